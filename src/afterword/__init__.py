@@ -1,0 +1,79 @@
+"""Afterword: embeddings of what a language model would answer (LLM2Vec-Gen, arXiv 2603.10913)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from afterword.backbone.backbone import Backbone
+    from afterword.backbone.load import load_backbone
+    from afterword.backbone.settings import BackboneSettings
+    from afterword.corpus.queries import QuerySettings, load_queries
+    from afterword.corpus.responses import ResponseSettings, generate_responses, open_responses
+    from afterword.corpus.targets import TargetSettings, embed_targets, open_targets
+    from afterword.encoder import Encoder
+    from afterword.errors import AfterwordError
+    from afterword.model.latents import Latents
+    from afterword.model.model import Afterword
+    from afterword.model.settings import ModelSettings
+    from afterword.teacher.open import open_teacher
+    from afterword.training.settings import TrainSettings
+    from afterword.training.train import train
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Afterword": "model.model",
+    "AfterwordError": "errors",
+    "Backbone": "backbone.backbone",
+    "BackboneSettings": "backbone.settings",
+    "Encoder": "encoder",
+    "Latents": "model.latents",
+    "ModelSettings": "model.settings",
+    "QuerySettings": "corpus.queries",
+    "ResponseSettings": "corpus.responses",
+    "TargetSettings": "corpus.targets",
+    "TrainSettings": "training.settings",
+    "embed_targets": "corpus.targets",
+    "generate_responses": "corpus.responses",
+    "load_backbone": "backbone.load",
+    "load_queries": "corpus.queries",
+    "open_responses": "corpus.responses",
+    "open_targets": "corpus.targets",
+    "open_teacher": "teacher.open",
+    "train": "training.train",
+}
+
+__all__ = [
+    "Afterword",
+    "AfterwordError",
+    "Backbone",
+    "BackboneSettings",
+    "Encoder",
+    "Latents",
+    "ModelSettings",
+    "QuerySettings",
+    "ResponseSettings",
+    "TargetSettings",
+    "TrainSettings",
+    "embed_targets",
+    "generate_responses",
+    "load_backbone",
+    "load_queries",
+    "open_responses",
+    "open_targets",
+    "open_teacher",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `import afterword` costs nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'afterword' has no attribute {name!r}")
+    return getattr(import_module(f"afterword.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

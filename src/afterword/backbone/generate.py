@@ -1,0 +1,139 @@
+"""Writing text with the frozen LLM: batched, with a key/value cache, from tokens or from a soft prompt.
+
+One loop serves responding and decoding. Rows that have ended leave the batch, so a long answer does not keep the
+finished ones busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import DynamicCache
+
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.batch import TokenBatch
+from afterword.backbone.passes import behind_shared, visible
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen.
+
+    Attributes:
+        max_new_tokens: Most tokens of an answer, its end token not counted.
+        temperature: 0 takes the likeliest token; more flattens the distribution.
+        top_p: Smallest share of probability whose tokens may be drawn.
+    """
+
+    max_new_tokens: int = 512
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One answer: its token ids without the end token, and whether an end token came before the limit."""
+
+    ids: list[int]
+    ended: bool
+
+
+@torch.inference_mode()
+def generate(
+    backbone: Backbone,
+    start: TokenBatch | Float[Tensor, "batch soft hidden"],
+    sampling: Sampling,
+    stop_ids: Collection[int],
+    seeds: Sequence[int] | None = None,
+) -> list[Generated]:
+    """Continue each row until a stop token or the limit.
+
+    Args:
+        backbone: The frozen LLM.
+        start: Token rows, or soft prompts of equal length.
+        sampling: How tokens are chosen.
+        stop_ids: Tokens that end an answer; they are not part of it.
+        seeds: One seed for each row, so that a drawn answer does not depend on its neighbours. Needed to sample.
+
+    Returns:
+        One answer for each row, in order.
+    """
+    if isinstance(start, TokenBatch):
+        start, cache = behind_shared(backbone, start, extra=sampling.max_new_tokens)
+        embeds, mask = backbone.embed(start.ids), visible(start)
+    else:
+        embeds, cache = start, None
+        mask = torch.ones(embeds.shape[:2], dtype=torch.long, device=backbone.device)
+    rows = _Rows(backbone, mask, cache if cache is not None else backbone.new_cache(), seeds, sampling)
+    states: Tensor | None = rows.advance(embeds)
+    while states is not None:
+        states = rows.step(states, set(stop_ids))
+    return rows.answers
+
+
+class _Rows:
+    """The rows still being written: their cache, mask and origin."""
+
+    def __init__(
+        self, backbone: Backbone, mask: Tensor, cache: DynamicCache, seeds: Sequence[int] | None, sampling: Sampling
+    ) -> None:
+        self.backbone, self.mask, self.cache, self.sampling = backbone, mask, cache, sampling
+        self.origin = list(range(mask.shape[0]))
+        self.written: list[list[int]] = [[] for _ in self.origin]
+        self.ended = [False] * len(self.origin)
+        self.draws = None if seeds is None else [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    @property
+    def answers(self) -> list[Generated]:
+        return [Generated(ids, ended) for ids, ended in zip(self.written, self.ended, strict=True)]
+
+    def advance(self, embeds: Float[Tensor, "batch time hidden"]) -> Float[Tensor, "batch hidden"]:
+        """Feed vectors whose mask is already noted, and return the state behind the last one."""
+        positions = (self.mask.cumsum(dim=1) - 1).clamp(min=0)[:, -embeds.shape[1] :]
+        return self.backbone.run(embeds, self.mask, positions, self.cache)[:, -1]
+
+    def step(self, states: Float[Tensor, "batch hidden"], stop_ids: set[int]) -> Float[Tensor, "batch hidden"] | None:
+        """Choose a token for each row, drop the rows that end with it, and feed it to the others."""
+        tokens = self._choose(self.backbone.logits(states)).tolist()
+        alive = []
+        for row, token in enumerate(tokens):
+            index = self.origin[row]
+            if token in stop_ids:
+                self.ended[index] = True
+            elif len(self.written[index]) < self.sampling.max_new_tokens:
+                self.written[index].append(token)
+                alive.append(row)
+        if not alive:
+            return None
+        if len(alive) < len(self.origin):
+            self._keep(torch.tensor(alive, device=self.mask.device))
+        self.mask = torch.cat([self.mask, self.mask.new_ones(len(alive), 1)], dim=1)
+        fed = torch.tensor([[tokens[row]] for row in alive], device=self.mask.device)
+        return self.advance(self.backbone.embed(fed))
+
+    def _keep(self, alive: Tensor) -> None:
+        self.origin = [self.origin[row] for row in alive.tolist()]
+        self.mask = self.mask[alive]
+        self.cache.batch_select_indices(alive)
+
+    def _choose(self, logits: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
+        if self.sampling.temperature <= 0:
+            return logits.argmax(dim=-1)
+        chances = _nucleus(torch.softmax(logits / self.sampling.temperature, dim=-1), self.sampling.top_p).cpu()
+        draws = [self.draws[index] if self.draws else None for index in self.origin]
+        return torch.stack(
+            [torch.multinomial(row, 1, generator=draw)[0] for row, draw in zip(chances, draws, strict=True)]
+        )
+
+
+def _nucleus(chances: Float[Tensor, "batch vocabulary"], top_p: float) -> Float[Tensor, "batch vocabulary"]:
+    """Set all but the likeliest tokens that together reach `top_p` to zero."""
+    if top_p >= 1:
+        return chances
+    ordered, order = chances.sort(dim=-1, descending=True)
+    beyond = ordered.cumsum(dim=-1) - ordered >= top_p
+    return torch.zeros_like(chances).scatter(-1, order, ordered.masked_fill(beyond, 0.0))

@@ -1,0 +1,83 @@
+"""The `afterword` command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from afterword.errors import AfterwordError
+
+COMMANDS = {
+    "respond": "let the frozen LLM answer queries",
+    "target": "embed the responses with a teacher",
+    "train": "train tokens and heads on responses and targets",
+    "encode": "turn texts into vectors, as a stream",
+    "decode": "say what the embedding of a text holds",
+    "run": "carry out all stages of a recipe",
+    "demo": "all of it on a small real LLM, with a report",
+}
+
+INTERRUPTED = 130
+
+
+class Command(Protocol):
+    """What a command module offers as `Command`: a dataclass of flags that can run."""
+
+    def run(self) -> None:
+        """Do it."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit code.
+
+    0: done. 1: the work failed. 2: you asked for something that cannot be. 3: an artefact is missing, damaged or
+    belongs to something else. 130: interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print(_help())
+        sys.exit(0 if given else 2)
+    if given[0] == "--version":
+        from afterword import __version__
+
+        print(f"afterword {__version__}")
+        sys.exit(0)
+    sys.exit(_run(given[0], given[1:]))
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    if name not in COMMANDS:
+        return _complain(f"there is no command {name!r}; there are {', '.join(COMMANDS)}", 2)
+    try:
+        module = import_module(f"afterword.cli.{name}")
+        command = cast("Command", module.parse(arguments))
+        command.run()
+        sys.stdout.flush()
+    except AfterwordError as error:
+        return _complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _complain("interrupted; run the same command again to go on", INTERRUPTED)
+    except BrokenPipeError:  # whoever read the output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"afterword: {message}", file=sys.stderr)
+    return code
+
+
+def _help() -> str:
+    rows = "\n".join(f"  {name:<9} {what}" for name, what in COMMANDS.items())
+    return f"""usage: afterword COMMAND [flags]      (afterword COMMAND --help explains one, with an example)
+
+Embeddings of what a language model would answer.
+
+commands:
+{rows}
+
+exit codes: 0 done, 1 failed, 2 wrong request, 3 wrong artefact, 130 interrupted"""

@@ -1,0 +1,95 @@
+"""`afterword train`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from afterword.backbone.settings import BackboneSettings
+from afterword.cli.bars import Bars
+from afterword.cli.flags import parse_flags, quiet_libraries
+from afterword.flow.presets import preset_values
+from afterword.model.settings import ModelSettings
+from afterword.training.settings import TrainSettings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train tokens and heads; the LLM stays as it is. A run that was stopped goes on from its last checkpoint.
+
+    Example: afterword train --responses corpus/responses --targets corpus/targets --out runs/first --epochs 2
+    """
+
+    responses: Path
+    """Folder that `afterword respond` wrote."""
+    targets: Path
+    """Folder that `afterword target` wrote."""
+    out: Path
+    """Run folder; the model is saved in its `model`."""
+    preset: str | None = None
+    """Start from a named set of settings (paper-v1, paper-v2); other flags win over it."""
+    resume: bool = True
+    """Go on with the run in this folder, if there is one; --no-resume refuses instead."""
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainSettings = field(default_factory=TrainSettings)
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+    json: bool = False
+    """Print the measures as JSON."""
+
+    def run(self) -> None:
+        """Train and report."""
+        quiet_libraries()
+        from afterword.backbone.load import load_backbone
+        from afterword.corpus.responses import open_responses
+        from afterword.corpus.targets import open_targets
+        from afterword.training.train import train
+
+        bars = Bars()
+        responses, targets = open_responses(self.responses), open_targets(self.targets)
+        backbone = load_backbone(self.backbone)
+        bars.stage("training")
+        seen = 0
+
+        def report(step: int, steps: int, losses: Mapping[str, float]) -> None:
+            nonlocal seen
+            if not seen:
+                bars.stage("training", steps)
+            bars.advance(step - seen, ", ".join(f"{name} {value:.3f}" for name, value in losses.items()))
+            seen = step
+
+        result = train(
+            backbone, responses, targets, self.out, self.model, self.training, resume=self.resume, report=report
+        )
+        bars.done(f"{result.steps} steps, {result.skipped} empty responses left out")
+        model = str(result.folder / "model")
+        print(json.dumps({"model": model, "validation": result.validation}) if self.json else model)
+
+
+def parse(arguments: Sequence[str]) -> Train:
+    """Read the flags, over the values of a preset if one is named."""
+    values = preset_values(_preset(arguments))
+    if not values:
+        return parse_flags(Train, "train", arguments)
+    from tyro import MISSING
+
+    blank: Any = MISSING
+    start = Train(blank, blank, blank, model=_over(ModelSettings(), values), training=_over(TrainSettings(), values))
+    return parse_flags(Train, "train", arguments, start)
+
+
+def _preset(arguments: Sequence[str]) -> str | None:
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name == "--preset":
+            return value or (arguments[place + 1] if place + 1 < len(arguments) else None)
+    return None
+
+
+def _over(settings: T, values: Mapping[str, Any]) -> T:
+    known = {f.name for f in fields(settings)}  # type: ignore[arg-type]
+    return replace(settings, **{key: value for key, value in values.items() if key in known})  # type: ignore[type-var]

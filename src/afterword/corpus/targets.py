@@ -1,0 +1,177 @@
+"""From responses to targets: the teacher's embedding of each response, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from afterword.corpus.manifest import Manifest, open_or_create
+from afterword.corpus.records import Response
+from afterword.corpus.responses import Progress
+from afterword.corpus.vectors import VectorShards
+from afterword.encoder import Encoder, encode_array, fingerprint_of, name_of
+from afterword.errors import InputError, MissingPartError, SettingError
+
+KIND = "targets"
+STATISTICS = "statistics.safetensors"
+
+
+@dataclass(frozen=True)
+class TargetSettings:
+    """How the teacher sees a response."""
+
+    teacher: str = "demo"
+    """Teacher: a SentenceTransformer (hub name or folder), demo (all-MiniLM-L6-v2), or llm (the backbone itself)."""
+    teacher_prompt: str = ""
+    """Text put before each response for the teacher."""
+    standardise: Literal["auto", "yes", "no"] = "auto"
+    """Bring each dimension of the targets to mean 0 and deviation 1 over the corpus; auto does so for teacher llm."""
+    target_batch: int = 64
+    """Responses embedded at once."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Targets by response text.
+
+    Attributes:
+        vectors: The shards.
+        mean: Subtracted from each vector. *Shape:* `(d,)`.
+        scale: Each vector is divided by it afterwards. *Shape:* `(d,)`.
+        teacher: Name, fingerprint and prompt of the teacher.
+    """
+
+    vectors: VectorShards
+    mean: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    teacher: dict[str, str]
+
+    @property
+    def dimension(self) -> int:
+        """Width of the teacher's space."""
+        return self.vectors.dimension
+
+    def lookup(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the targets of responses. *Shape:* `(N, d)`.
+
+        Raises:
+            MissingPartError: A response has none: the targets belong to other responses, or are not finished.
+        """
+        try:
+            found = self.vectors.lookup(texts)
+        except MissingPartError as error:
+            raise MissingPartError(f"{error}. Run `afterword target` on these responses first") from None
+        return (found - self.mean) / self.scale
+
+
+def embed_targets(
+    teacher: Encoder,
+    responses: Sequence[Response],
+    out: str | Path,
+    settings: TargetSettings | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Embed every distinct response with the teacher and keep the vectors in shards.
+
+    Killed at any moment and called again, it goes on where it was, and the shards end up as if nothing had happened.
+
+    Args:
+        teacher: Any encoder.
+        responses: What it embeds; empty ones are left out.
+        out: Folder of the artefact.
+        settings: How it embeds.
+        progress: Called with the number of responses done, a batch at a time.
+
+    Returns:
+        How many vectors were added.
+
+    Raises:
+        InputError: No response has any text.
+        MismatchError: The folder was made with another teacher, prompt or length.
+    """
+    settings = settings or TargetSettings()
+    dimension = teacher.get_embedding_dimension()
+    if not dimension:
+        raise SettingError(f"{name_of(teacher)} does not say its embedding dimension: it cannot be a teacher")
+    texts = sorted({r.text for r in responses if r.text}, key=lambda text: (len(text), text))
+    if not texts:
+        raise InputError(f"none of the {len(responses)} responses has any text: there is nothing to embed")
+    open_or_create(out, _manifest(teacher, settings, dimension))
+    added = 0
+    with VectorShards(out, dimension) as shards:
+        shards.recover()
+        known = shards.keys()
+        for group in _groups(texts, settings.target_batch):
+            new = [i for i, text in enumerate(group) if shards.key(text) not in known]
+            if new:
+                # Embedded as a whole, so that a vector does not depend on where an earlier run was cut.
+                prompted = [settings.teacher_prompt + text for text in group]
+                vectors = encode_array(teacher, prompted, batch_size=len(group))
+                shards.append([group[i] for i in new], vectors[new])
+                added += len(new)
+            if progress:
+                progress(len(group))
+    if _standardises(settings):
+        _write_statistics(Path(out), texts, dimension)
+    return added
+
+
+def open_targets(folder: str | Path) -> Targets:
+    """Open a targets artefact.
+
+    Raises:
+        MissingPartError: There is no such artefact, or its statistics are missing because it is not finished.
+    """
+    manifest = Manifest.read(folder, KIND)
+    dimension = int(manifest.settings["dimension"])
+    mean, scale = np.zeros(dimension, np.float32), np.ones(dimension, np.float32)
+    if manifest.settings["standardise"]:
+        path = Path(folder) / STATISTICS
+        if not path.is_file():
+            raise MissingPartError(f"{path} is missing: run `afterword target` again to finish the targets")
+        statistics = load_file(path)
+        mean, scale = statistics["mean"], statistics["scale"]
+    teacher = {
+        "name": manifest.made_with.get("teacher", "unknown"),
+        "fingerprint": manifest.sources["teacher"],
+        "prompt": str(manifest.settings["teacher_prompt"]),
+    }
+    return Targets(VectorShards(folder, dimension), mean, scale, teacher)
+
+
+def _manifest(teacher: Encoder, settings: TargetSettings, dimension: int) -> Manifest:
+    decides = {
+        "teacher_prompt": settings.teacher_prompt,
+        "dimension": dimension,
+        "max_length": getattr(teacher, "max_seq_length", None),
+        "standardise": _standardises(settings),
+        "target_batch": settings.target_batch,
+    }
+    manifest = Manifest(KIND, decides, {"teacher": fingerprint_of(teacher)})
+    name = settings.teacher if settings.teacher else name_of(teacher)
+    manifest.made_with["teacher"] = name
+    return manifest
+
+
+def _standardises(settings: TargetSettings) -> bool:
+    return settings.standardise == "yes" or (settings.standardise == "auto" and settings.teacher == "llm")
+
+
+def _groups(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(texts), size):
+        yield texts[start : start + size]
+
+
+def _write_statistics(folder: Path, texts: Sequence[str], dimension: int) -> None:
+    vectors = VectorShards(folder, dimension).lookup(texts).astype(np.float64)
+    scale = np.maximum(vectors.std(axis=0), 1e-6)
+    scratch = folder / f".{STATISTICS}.part"
+    mean = vectors.mean(axis=0)
+    save_file({"mean": mean.astype(np.float32), "scale": scale.astype(np.float32)}, scratch)
+    scratch.replace(folder / STATISTICS)

@@ -1,0 +1,34 @@
+"""What a long piece of work tells whoever watches."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Watcher(Protocol):
+    """Told of stages and their progress. The command line draws bars; a test keeps a list."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage of `total` units, or of unknown length."""
+        ...
+
+    def advance(self, count: int, note: str = "") -> None:
+        """Note that `count` units more are done."""
+        ...
+
+    def done(self, note: str) -> None:
+        """End the stage, with what came of it."""
+        ...
+
+
+class Silent:
+    """Watches and says nothing."""
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Begin a stage."""
+
+    def advance(self, count: int, note: str = "") -> None:
+        """Note progress."""
+
+    def done(self, note: str) -> None:
+        """End a stage."""

@@ -1,0 +1,145 @@
+"""The stages, one after the other; each is skipped where its artefact is there and matches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.load import load_backbone
+from afterword.corpus.manifest import FILE_NAME as MANIFEST
+from afterword.corpus.manifest import Manifest, check, write_whole
+from afterword.corpus.queries import QuerySettings, load_queries, open_queries, save_queries
+from afterword.corpus.records import Query
+from afterword.corpus.responses import generate_responses, open_responses
+from afterword.corpus.targets import embed_targets, open_targets
+from afterword.flow.progress import Silent, Watcher
+from afterword.flow.recipe import Recipe
+from afterword.teacher.open import open_teacher
+from afterword.training.train import TrainResult, train
+
+
+@dataclass
+class Stages:
+    """A recipe being carried out in a folder.
+
+    The folder holds `queries/`, `responses/`, `targets/` and `training/` (the model in its `model/`), and the recipe
+    with every setting written out.
+
+    Attributes:
+        recipe: All settings.
+        folder: Where the artefacts are.
+        watcher: Told of progress.
+        seconds: How long each stage took.
+    """
+
+    recipe: Recipe
+    folder: Path
+    watcher: Watcher = field(default_factory=Silent)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self) -> TrainResult:
+        """Carry out all stages and return the trained model."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        queries = self.queries()
+        self.respond(queries)
+        self.target()
+        result = self.train()
+        write_whole(self.folder / "recipe.toml", self.recipe.to_toml())
+        return result
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        """The frozen LLM, loaded when a stage first needs it."""
+        began = self._begin("backbone")
+        backbone = load_backbone(self.recipe.backbone)
+        self._end(
+            "backbone", began, f"{backbone.name} on {backbone.device}, {str(backbone.dtype).removeprefix('torch.')}"
+        )
+        return backbone
+
+    def queries(self) -> list[Query]:
+        """Read the queries, or reopen what was read before with the same settings."""
+        began, folder = self._begin("queries"), self.folder / "queries"
+        settings = self.recipe.queries
+        if (folder / MANIFEST).is_file() and (folder / "queries.jsonl").is_file():
+            found = Manifest.read(folder, "queries")
+            check(found, replace(found, settings=asdict(settings)), folder)
+            queries = open_queries(folder)
+            self._end("queries", began, f"{len(queries)} queries, as read before")
+            return queries
+        queries, cleaning = load_queries(query_source(settings))
+        save_queries(folder, queries, settings, cleaning)
+        self._end("queries", began, str(cleaning))
+        return queries
+
+    def respond(self, queries: list[Query]) -> None:
+        """Let the LLM answer."""
+        backbone = self.backbone
+        began = self._begin("responses", len(queries))
+        counts = generate_responses(
+            backbone, queries, self.folder / "responses", self.recipe.responses, self.watcher.advance
+        )
+        self._end(
+            "responses",
+            began,
+            f"{counts.written} written, {counts.kept} kept" + _also(cut=counts.cut, empty=counts.empty),
+        )
+
+    def target(self) -> None:
+        """Embed the responses with the teacher."""
+        needs_llm = self.recipe.targets.teacher == "llm"
+        backbone = self.backbone if needs_llm else None
+        responses = open_responses(self.folder / "responses")
+        began = self._begin("targets", len({r.text for r in responses if r.text}))
+        teacher = open_teacher(self.recipe.targets.teacher, backbone, self.recipe.backbone.device)
+        added = embed_targets(teacher, responses, self.folder / "targets", self.recipe.targets, self.watcher.advance)
+        self._end("targets", began, f"{added} embedded by {self.recipe.targets.teacher}")
+
+    def train(self) -> TrainResult:
+        """Train tokens and heads."""
+        backbone = self.backbone
+        began, state = self._begin("training"), {"step": 0}
+
+        def report(step: int, steps: int, losses: Mapping[str, float]) -> None:
+            if state["step"] == 0:
+                self.watcher.stage("training", steps)
+            self.watcher.advance(
+                step - state["step"], ", ".join(f"{k} {v:.3f}" for k, v in losses.items() if k != "gradient")
+            )
+            state["step"] = step
+
+        responses, targets = open_responses(self.folder / "responses"), open_targets(self.folder / "targets")
+        recipe = self.recipe
+        result = train(
+            backbone, responses, targets, self.folder / "training", recipe.model, recipe.training, report=report
+        )
+        note = f"{result.steps} steps" + _also(left_out=result.skipped)
+        self._end("training", began, note if result.resumed_from != result.steps else f"{note}, done before")
+        return result
+
+    def _begin(self, name: str, total: int | None = None) -> float:
+        self.watcher.stage(name, total)
+        return time.perf_counter()
+
+    def _end(self, name: str, began: float, note: str) -> None:
+        self.seconds[name] = time.perf_counter() - began
+        self.watcher.done(note)
+
+
+def query_source(settings: QuerySettings) -> QuerySettings:
+    """Return the settings with `demo` replaced by the file of demo queries in this package."""
+    return replace(settings, queries=str(demo_file("queries.jsonl"))) if settings.queries == "demo" else settings
+
+
+def demo_file(name: str) -> Path:
+    """Return a file of the demo's content."""
+    return Path(str(files("afterword.flow") / "data" / name))
+
+
+def _also(**counts: int) -> str:
+    return "".join(f", {count} {name.replace('_', ' ')}" for name, count in counts.items() if count)

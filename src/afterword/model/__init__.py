@@ -1,0 +1,1 @@
+"""THE PAPER'S IDEA. Read this room first: config, tokens, heads, latents, model, checkpoint, card."""

@@ -1,0 +1,96 @@
+"""A model on disk: one safetensors file, one JSON config, one card. No pickles."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from afterword.errors import CorruptError, MissingPartError
+from afterword.model.card import render_card
+from afterword.model.config import ModelConfig
+from afterword.model.heads import LearnedParts
+
+WEIGHTS = "model.safetensors"
+CONFIG = "afterword.json"
+CARD = "README.md"
+
+
+def save_model(folder: Path, config: ModelConfig, parts: LearnedParts) -> None:
+    """Write a model folder; each file replaces the old one at once, the config last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in parts.state_dict().items()}
+    scratch = folder / f".{WEIGHTS}.part"
+    save_file(tensors, scratch, metadata={"format": "pt"})
+    scratch.replace(folder / WEIGHTS)
+    for name, text in ((CARD, render_card(config)), (CONFIG, config.to_json())):
+        scratch = folder / f".{name}.part"
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(folder / name)
+
+
+def load_parts(path: str, revision: str | None = None) -> tuple[ModelConfig, LearnedParts]:
+    """Read config and learned parts from a folder, or from the hub where no such folder exists.
+
+    Raises:
+        MissingPartError: A file or a tensor is not there; it is named.
+        CorruptError: A file cannot be read, or a tensor has another shape than the config says.
+    """
+    folder = _folder(path, revision)
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise MissingPartError(f"no {name} in {folder}: this is not a saved Afterword model, or it is incomplete")
+    config = ModelConfig.from_json((folder / CONFIG).read_text(encoding="utf-8"), str(folder / CONFIG))
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except SafetensorError as error:
+        raise CorruptError(f"{folder / WEIGHTS} is damaged: {error}") from None
+    parts = LearnedParts(torch.zeros(config.n_tokens, config.hidden_size), config.embedding_dimension)
+    _check_tensors(tensors, parts, folder)
+    parts.load_state_dict(tensors)
+    return config, parts
+
+
+def push_folder(save: Callable[[str], None], repo_id: str, token: str | None, private: bool | None) -> str:
+    """Upload what `save` writes to a model repository on the hub, made if it is not there."""
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    api.create_repo(repo_id, private=private, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        save(folder)
+        commit = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Afterword model")
+    return str(commit.repo_url)
+
+
+def _folder(path: str, revision: str | None) -> Path:
+    folder = Path(path)
+    if folder.is_dir():
+        return folder
+    if path.startswith((".", "/", "~")) or path.count("/") != 1:
+        raise MissingPartError(f"no folder {path}")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(path, revision=revision, allow_patterns=[WEIGHTS, CONFIG, CARD]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise MissingPartError(f"no folder {path}, and the hub did not give a model of that name: {error}") from None
+
+
+def _check_tensors(tensors: dict[str, torch.Tensor], parts: LearnedParts, folder: Path) -> None:
+    expected = parts.state_dict()
+    missing = sorted(set(expected) - set(tensors))
+    if missing:
+        raise MissingPartError(f"{folder / WEIGHTS} lacks {', '.join(missing)}")
+    extra = sorted(set(tensors) - set(expected))
+    if extra:
+        raise CorruptError(f"{folder / WEIGHTS} holds {', '.join(extra)}, which its config does not know")
+    for name, tensor in expected.items():
+        if tensors[name].shape != tensor.shape:
+            found, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
+            raise CorruptError(f"{folder / WEIGHTS}: {name} has shape {found}, the config says {wanted}")

@@ -1,0 +1,74 @@
+"""From texts to token batches, such that the learned tokens always fit behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.batch import TokenBatch, by_length, pad_left
+from afterword.backbone.frames import make_frame
+from afterword.errors import InputError, SettingError
+from afterword.model.config import ModelConfig
+
+TOKENS_PER_PASS = 8192
+
+
+class Inputs:
+    """Tokenises texts for one model: its frame, its length, its budget.
+
+    Args:
+        backbone: The frozen LLM.
+        config: Says where the learned tokens stand and how long a text may be.
+
+    Raises:
+        SettingError: Frame and learned tokens leave no room for text.
+    """
+
+    def __init__(self, backbone: Backbone, config: ModelConfig) -> None:
+        self.backbone = backbone
+        self.n_tokens = config.n_tokens
+        self.frame = make_frame(backbone.text, "auto" if config.placement == "answer" else "raw", config.system)
+        self.room = config.max_length - config.n_tokens - len(self.frame)
+        if self.room < 1:
+            raise SettingError(
+                f"max_length {config.max_length} leaves no room for text beside {config.n_tokens} learned tokens and "
+                f"{len(self.frame)} of the frame: raise max_length"
+            )
+
+    def rows(self, texts: Sequence[str], prompt: str = "") -> list[list[int]]:
+        """Return the ids of each text in its frame, without what all share, cut so that the learned tokens fit.
+
+        White space at the end of a prompt belongs to the head of the text, so that words are tokenised as usual.
+        """
+        head = prompt.rstrip()
+        glue = prompt[len(head) :] if head else self.frame.glue
+        before = self.backbone.text.plain([self.frame.glue + head])[0] if head else []
+        bodies = self.backbone.text.plain([glue + text for text in texts])
+        after = list(self.frame.after)
+        return [(before + body)[: self.room] + after for body in bodies]
+
+    def batches(self, texts: Sequence[str], prompt: str, batch_size: int) -> Iterator[tuple[list[int], TokenBatch]]:
+        """Group texts of similar length into token batches, each with the indices of its texts."""
+        rows = self.rows(texts, prompt)
+        lengths = [len(row) + self.n_tokens for row in rows]
+        for group in by_length(lengths, max_rows=batch_size, max_tokens=TOKENS_PER_PASS):
+            yield group, self.pad([rows[i] for i in group])
+
+    def pad(self, rows: Sequence[Sequence[int]]) -> TokenBatch:
+        """Make a token batch of rows, behind the frame's shared prefix."""
+        return pad_left(rows, self.backbone.device, self.frame.before)
+
+
+def as_texts(inputs: str | Sequence[str]) -> list[str]:
+    """Return a list of texts for one text, a list, a tuple, an array of strings or a column of a data frame.
+
+    Raises:
+        InputError: It is none of these.
+    """
+    if isinstance(inputs, str):
+        return [inputs]
+    if isinstance(inputs, bytes | dict) or not (hasattr(inputs, "__len__") and hasattr(inputs, "__iter__")):
+        raise InputError(f"expected a string or a list of strings, found {type(inputs).__name__}")
+    return [str(text) if isinstance(text, np.str_) else text for text in inputs]

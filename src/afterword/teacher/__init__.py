@@ -1,0 +1,1 @@
+"""THE SPACE WE ALIGN TO: any SentenceTransformer, or the LLM itself."""

@@ -1,0 +1,79 @@
+"""The frozen LLM as its own teacher: the paper's "full JEPA" (§6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.batch import by_length, pad_left
+from afterword.backbone.frames import make_frame
+from afterword.backbone.passes import behind_shared, visible
+from afterword.encoder import hash_tensors
+from afterword.prompts import SUMMARISE
+
+
+class LLMTeacher:
+    """Embeds a text as the mean of the LLM's last states over it, under a summarising prompt.
+
+    The prompt's own states are left out of the mean. Targets of this teacher are standardised over the corpus (a few
+    dimensions of an LLM's states are a hundred times larger than the rest and would be all that a squared error sees).
+
+    Args:
+        backbone: The frozen LLM.
+        prompt: What stands before a text.
+        max_seq_length: Most tokens of a text; the rest is cut.
+    """
+
+    def __init__(self, backbone: Backbone, prompt: str = SUMMARISE, max_seq_length: int = 512) -> None:
+        self.backbone = backbone
+        self.prompt = prompt
+        self.max_seq_length = max_seq_length
+        start = make_frame(backbone.text, "raw").before
+        self._shared = (*start, *backbone.text.plain([prompt.rstrip()])[0])
+        self._glue = prompt[len(prompt.rstrip()) :]
+
+    @property
+    def name(self) -> str:
+        """A name for reports."""
+        return f"LLM({self.backbone.name})"
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the LLM, the prompt and the length."""
+        return hash_tensors([(f"{self.backbone.fingerprint}{self.prompt}{self.max_seq_length}", torch.empty(0))])
+
+    def get_embedding_dimension(self) -> int:
+        """Return the width of the LLM's states."""
+        return self.backbone.hidden_size
+
+    @torch.inference_mode()
+    def encode(
+        self, inputs: Sequence[str], *, batch_size: int = 32, show_progress_bar: bool | None = None
+    ) -> NDArray[np.float32]:
+        """Encode texts. An empty text, which has no state of its own, gets the last state of the prompt.
+
+        Returns:
+            Float32, `(N, hidden)`.
+        """
+        rows = [ids[: self.max_seq_length] for ids in self.backbone.text.plain([self._glue + text for text in inputs])]
+        vectors = torch.empty(len(rows), self.backbone.hidden_size)
+        for group in by_length([len(row) for row in rows], batch_size):
+            vectors[group] = self._mean_states([rows[i] for i in group]).float().cpu()
+        return vectors.numpy()
+
+    def _mean_states(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch hidden"]:
+        if not rows[0]:  # longest first: all are empty
+            rows = [list(self._shared[-1:]) for _ in rows]
+        batch, cache = behind_shared(self.backbone, pad_left(rows, self.backbone.device, self._shared), extra=0)
+        mask = visible(batch)
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -batch.ids.shape[1] :]
+        states = self.backbone.run(self.backbone.embed(batch.ids), mask, positions, cache)
+        lengths = torch.tensor([max(1, len(row)) for row in rows], device=states.device)
+        own = torch.arange(states.shape[1], 0, -1, device=states.device) <= lengths[:, None]
+        return (states * own[..., None]).sum(dim=1) / lengths[:, None]

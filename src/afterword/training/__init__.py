@@ -1,0 +1,1 @@
+"""HOW ANYTHING IS TRAINED: objective protocol, one loop, losses, run folder, the generative objective."""

@@ -1,0 +1,107 @@
+"""The paper's objective (§3): reconstruct the response from the soft prompt, land on the teacher's embedding of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from afterword.backbone.passes import frozen_prefix_pass, response_pass
+from afterword.model.heads import LearnedParts
+from afterword.model.model import Afterword
+from afterword.training.cross_entropy import head_cross_entropy
+from afterword.training.examples import Examples
+from afterword.training.order import seeded
+from afterword.training.settings import TrainSettings
+from afterword.training.validation import validate
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """What holds for a whole step.
+
+    Attributes:
+        rebuilt: Examples whose response is reconstructed.
+        examples: Number of examples.
+        recon_units: What the summed reconstruction loss is divided by: tokens, or responses.
+    """
+
+    rebuilt: frozenset[int]
+    examples: int
+    recon_units: int
+
+
+class GenerativeObjective:
+    """`w_r · L_recon + w_a · L_align` over tokens and heads; the LLM stays as it is.
+
+    Args:
+        model: The model that is trained.
+        train: What it is trained on.
+        held_out: What it is measured on.
+        settings: Weights, reductions, shares.
+    """
+
+    parts: tuple[str, ...] = ("align", "recon")
+
+    def __init__(self, model: Afterword, train: Examples, held_out: Examples, settings: TrainSettings) -> None:
+        self.model = model
+        self.train = train
+        self.held_out = held_out
+        self.settings = settings
+
+    def trainable(self) -> LearnedParts:
+        """Return tokens and heads."""
+        return self.model.parts
+
+    def __len__(self) -> int:
+        return len(self.train)
+
+    def cost(self, index: int) -> int:
+        """Return query, learned, soft-prompt and response tokens of an example."""
+        n = self.model.config.n_tokens + self.model.config.n_compression
+        return len(self.train.rows[index]) + len(self.train.responses[index]) + n
+
+    def plan(self, indices: Sequence[int], step: int) -> StepPlan:
+        """Draw the examples of a step that are reconstructed (at least one), and count what its sums are divided by."""
+        count = max(1, round(self.settings.recon_share * len(indices)))
+        order = torch.randperm(len(indices), generator=seeded(self.settings.seed, "recon", step)).tolist()
+        rebuilt = frozenset(indices[i] for i in order[:count])
+        lengths = [len(self.train.responses[i]) for i in indices if i in rebuilt]
+        units = sum(lengths) if self.settings.recon_reduction == "mean" else len(lengths)
+        return StepPlan(rebuilt, len(indices), units)
+
+    def loss(self, indices: Sequence[int], plan: StepPlan) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss of some examples of a step, over the totals of the step."""
+        parts = self.model.parts
+        batch = self.model.inputs.pad([self.train.rows[i] for i in indices])
+        states = frozen_prefix_pass(self.model.backbone, batch, parts.tokens)
+        soft_prompt = parts.soft_prompt(states[:, self.model.config.n_thought :])
+        targets = self.train.targets[list(indices)].to(soft_prompt.device)
+        align = alignment_loss(parts.embedding(soft_prompt), targets, self.settings.align_reduction)
+        align = align.sum() / plan.examples
+        loss, named = self.settings.w_align * align, {"align": align.detach()}
+        places = [place for place, index in enumerate(indices) if index in plan.rebuilt]
+        if places and self.settings.w_recon:
+            responses = [self.train.responses[indices[place]] for place in places]
+            recon = self._reconstruction(soft_prompt[places], responses) / plan.recon_units
+            loss, named["recon"] = loss + self.settings.w_recon * recon, recon.detach()
+        return loss, named
+
+    def validate(self) -> dict[str, float]:
+        """Return losses, cosine and retrieval accuracy on the held-out examples."""
+        return validate(self.model, self.held_out, self.settings) if len(self.held_out) else {}
+
+    def _reconstruction(self, soft_prompt: Tensor, responses: Sequence[Sequence[int]]) -> Tensor:
+        states, ids = response_pass(self.model.backbone, soft_prompt, responses)
+        return head_cross_entropy(states, ids, self.model.backbone.head).sum()
+
+
+def alignment_loss(
+    embeddings: Float[Tensor, "batch d"], targets: Float[Tensor, "batch d"], reduction: str
+) -> Float[Tensor, " batch"]:
+    """Return `‖e − ê‖²` of each example: summed over the dimensions (paper), or their mean (authors' code)."""
+    squared = (embeddings - targets).square()
+    return squared.sum(dim=1) if reduction == "sum" else squared.mean(dim=1)

@@ -1,0 +1,72 @@
+"""How training runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from afterword.errors import SettingError
+
+Reduction = Literal["mean", "sum"]
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What is minimised, and how."""
+
+    lr: float = 1e-3
+    """Peak learning rate of AdamW."""
+    epochs: float = 1.0
+    """Passes over the training responses; parts of a pass are fine."""
+    batch_size: int = 32
+    """Responses in one step."""
+    tokens_per_pass: int = 4096
+    """Most tokens run at once; a step is split accordingly and its gradients are accumulated."""
+    warmup_steps: int = 10
+    """Steps in which the learning rate rises; then it falls linearly to 0."""
+    clip: float = 1.0
+    """Longest gradient."""
+    weight_decay: float = 0.0
+    """AdamW's decay of the weights."""
+    w_recon: float = 1.0
+    """Weight of the reconstruction loss."""
+    w_align: float = 1.0
+    """Weight of the alignment loss."""
+    recon_reduction: Reduction = "mean"
+    """Reconstruction loss: mean over tokens (authors' code) or their sum in each response (paper)."""
+    align_reduction: Reduction = "mean"
+    """Alignment loss: mean over dimensions (authors' code) or their sum (paper)."""
+    recon_share: float = 1.0
+    """Share of each step's responses that are reconstructed, drawn anew each step."""
+    max_response_tokens: int = 512
+    """Longer responses are cut, and then have no end token."""
+    warm_start: bool = True
+    """Start the heads in closed form; otherwise at random, as in the paper."""
+    warm_start_samples: int = 4096
+    """Most responses the closed form looks at."""
+    validation: int = 128
+    """Responses held out to measure on."""
+    eval_every: int = 25
+    """Steps between two measurements; there is one at the start and one at the end."""
+    save_every: int = 25
+    """Steps between two checkpoints."""
+    seed: int = 0
+    """Seed of tokens, heads, order and draws."""
+    track: Literal["none", "tensorboard", "wandb"] = "none"
+    """Also log to a tracker."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be used."""
+        for name in ("batch_size", "tokens_per_pass", "max_response_tokens", "eval_every", "save_every"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        for name in ("lr", "epochs", "clip"):
+            if getattr(self, name) <= 0:
+                raise SettingError(f"{name} is {getattr(self, name)}: it must be above 0")
+        for name in ("w_recon", "w_align", "weight_decay", "warmup_steps", "validation", "warm_start_samples"):
+            if getattr(self, name) < 0:
+                raise SettingError(f"{name} is {getattr(self, name)}: it cannot be negative")
+        if not 0 < self.recon_share <= 1:
+            raise SettingError(f"recon_share is {self.recon_share}: it is above 0 and at most 1")
+        if self.w_recon == 0 and self.w_align == 0:
+            raise SettingError("w_recon and w_align are both 0: there is nothing to minimise")

@@ -1,0 +1,147 @@
+"""The training stage: responses and targets in, a run folder with a model out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from afterword.backbone.backbone import Backbone
+from afterword.corpus.manifest import Manifest, open_or_create
+from afterword.corpus.records import Response
+from afterword.corpus.targets import Targets
+from afterword.encoder import hash_tensors
+from afterword.errors import ArtefactError
+from afterword.model.heads import random_heads
+from afterword.model.model import Afterword
+from afterword.model.settings import ModelSettings
+from afterword.training.examples import Examples, hold_out, make_examples
+from afterword.training.generative import GenerativeObjective
+from afterword.training.loop import Loop, Report
+from afterword.training.run_folder import RunFolder
+from afterword.training.settings import TrainSettings
+from afterword.training.warm_start import warm_start
+
+KIND = "training"
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training gave.
+
+    Attributes:
+        model: The trained model.
+        folder: The run folder; the model is saved in its `model`.
+        steps: Steps done in all.
+        resumed_from: The step that a former run had reached, or None.
+        skipped: Responses left out because they are empty.
+        validation: Measures on held-out responses, by step, first to last.
+    """
+
+    model: Afterword
+    folder: Path
+    steps: int
+    resumed_from: int | None
+    skipped: int
+    validation: list[dict[str, Any]]
+
+
+def train(
+    backbone: Backbone,
+    responses: Sequence[Response],
+    targets: Targets,
+    out: str | Path,
+    model_settings: ModelSettings | None = None,
+    settings: TrainSettings | None = None,
+    *,
+    resume: bool = True,
+    report: Report | None = None,
+) -> TrainResult:
+    """Train tokens and heads on the LLM's own responses (paper §3).
+
+    Args:
+        backbone: The frozen LLM; its weights are not touched.
+        responses: What it answered.
+        targets: The teacher's embeddings of the responses.
+        out: The run folder.
+        model_settings: Shape of the model.
+        settings: How it is trained.
+        resume: Go on where a run in this folder was cut; otherwise a folder that holds a run is refused.
+        report: Called after each step.
+
+    Raises:
+        InputError: No response has any text, or fewer are left than are held out.
+        MissingPartError: A response has no target.
+        MismatchError: The folder holds a run with other settings or data.
+    """
+    model_settings, settings = model_settings or ModelSettings(), settings or TrainSettings()
+    model = _untrained(backbone, targets, model_settings, settings)
+    examples, skipped = make_examples(model, responses, targets, settings.max_response_tokens)
+    training, held_out = hold_out(examples, settings.validation, settings.seed)
+    existed = open_or_create(out, _manifest(backbone, targets, examples, model_settings, settings))
+    folder = RunFolder(out)
+    checkpoint = folder.latest()
+    if existed and checkpoint and not resume:
+        raise ArtefactError(f"{out} holds a run at step {checkpoint.step}: resume it, or choose another --out")
+    loop = _loop(model, training, held_out, settings, folder, report)
+    if checkpoint:
+        loop.restore(checkpoint)
+    else:
+        folder.rewind(-1)
+        _start(model, training, settings, folder)
+    loop.run(checkpoint.step if checkpoint else 0)
+    if loop.accelerator.is_main_process:
+        model.save_pretrained(str(folder.model))
+    loop.accelerator.end_training()
+    measured = [event for event in folder.events() if event["event"] == "validation"]
+    return TrainResult(model, folder.path, loop.steps, checkpoint.step if checkpoint else None, skipped, measured)
+
+
+def _untrained(backbone: Backbone, targets: Targets, shape: ModelSettings, settings: TrainSettings) -> Afterword:
+    dimension = targets.dimension
+    model = Afterword.from_backbone(backbone, settings=shape, embedding_dimension=dimension, seed=settings.seed)
+    return Afterword(backbone, model.parts, replace(model.config, teacher=targets.teacher))
+
+
+def _start(model: Afterword, training: Examples, settings: TrainSettings, folder: RunFolder) -> None:
+    if settings.warm_start:
+        ridge = warm_start(model, training, settings)
+        folder.log({"event": "warm_start", "step": 0, "strength": ridge.strength, "error": ridge.error})
+    else:
+        random_heads(model.parts, settings.seed)
+
+
+def _loop(
+    model: Afterword,
+    training: Examples,
+    held_out: Examples,
+    settings: TrainSettings,
+    folder: RunFolder,
+    report: Report | None,
+) -> Loop:
+    tracker = None if settings.track == "none" else settings.track
+    accelerator = Accelerator(cpu=model.device.type == "cpu", log_with=tracker, project_dir=folder.path)
+    if tracker:
+        accelerator.init_trackers("afterword", config={k: v for k, v in asdict(settings).items() if v is not None})
+    objective = GenerativeObjective(model, training, held_out, settings)
+    return Loop(objective, settings, folder, accelerator, report)
+
+
+def _manifest(
+    backbone: Backbone, targets: Targets, examples: Examples, shape: ModelSettings, settings: TrainSettings
+) -> Manifest:
+    decides = {**asdict(shape), **asdict(settings), "dtype": str(backbone.dtype).removeprefix("torch.")}
+    del decides["track"], decides["save_every"]
+    data = hash_tensors(
+        [
+            ("targets", examples.targets),
+            ("ids", torch.empty(0)),
+            *((f"{i} {text}", torch.empty(0)) for i, text in zip(examples.ids, examples.texts, strict=True)),
+        ]
+    )
+    sources = {"backbone": backbone.fingerprint, "teacher": targets.teacher["fingerprint"], "data": data}
+    return Manifest(KIND, decides, sources)

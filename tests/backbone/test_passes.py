@@ -1,0 +1,224 @@
+"""States and gradients of the three passes, against plain transformers one row at a time, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.batch import TokenBatch, pad_left
+from afterword.backbone.families import FAMILIES
+from afterword.backbone.passes import frozen_prefix_pass, full_pass, response_pass
+from tests.world import (
+    KINDS,
+    embedded,
+    make_backbone,
+    make_model,
+    make_tokenizer,
+    random_rows,
+    random_vectors,
+    reference_states,
+    weights_of,
+)
+
+CPU = torch.device("cpu")
+WIDTH = 32
+SHARED = tuple(random_rows([7], seed=5)[0])
+LENGTHS = {
+    "padded": (30, 11, 19),
+    "unpadded": (23, 23),
+    "alone": (40,),
+    "with an empty row": (12, 0, 5),
+    "empty": (0, 0),
+}
+PASSES = {"full": full_pass, "frozen": frozen_prefix_pass}
+Pass = Callable[[Backbone, TokenBatch, Tensor], Tensor]
+
+
+def test_there_is_a_tiny_model_of_every_family_in_the_table() -> None:
+    assert set(FAMILIES) <= set(KINDS)
+
+
+def state_and_gradient(run: Callable[[Tensor], Tensor], count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """States of appended vectors, and the gradient of some weighted sum of them."""
+    tail = random_vectors(4, WIDTH, seed=1, dtype=dtype).requires_grad_()
+    states = run(tail)
+    (states * random_vectors(count, 4, WIDTH, seed=2, dtype=dtype)).sum().backward()
+    assert tail.grad is not None
+    return states.detach(), tail.grad
+
+
+def precise(kind: str) -> Backbone:
+    """In float64, but for the family that has eager attention only, whose softmax is float32 whatever the rest is."""
+    return make_backbone(kind, torch.float32 if kind == "gemma2" else torch.float64)
+
+
+def assert_same(found: Tensor, wanted: Tensor) -> None:
+    tolerance = 1e-9 if found.dtype == torch.float64 else 1e-4
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def check(backbone: Backbone, one_pass: Pass, rows: Sequence[Sequence[int]], shared: tuple[int, ...] = ()) -> None:
+    batch = pad_left(rows, CPU, shared)
+    states, gradient = state_and_gradient(lambda tail: one_pass(backbone, batch, tail), len(rows), backbone.dtype)
+    whole = [[*shared, *row] for row in rows]
+    wanted, wanted_gradient = state_and_gradient(
+        lambda tail: torch.stack([reference_states(backbone.model, row, tail) for row in whole]),
+        len(rows),
+        backbone.dtype,
+    )
+    assert wanted_gradient.abs().max() > 1e-3
+    assert_same(states, wanted)
+    assert_same(gradient, wanted_gradient)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PASSES)
+def test_padded_rows_equal_plain_rows_in_every_family(name: str, kind: str) -> None:
+    check(precise(kind), PASSES[name], random_rows(LENGTHS["padded"]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PASSES)
+def test_rows_behind_a_shared_prefix_equal_plain_rows_in_every_family(name: str, kind: str) -> None:
+    check(precise(kind), PASSES[name], random_rows(LENGTHS["padded"]), SHARED)
+
+
+@pytest.mark.parametrize("shared", [(), SHARED], ids=["plain", "shared"])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short"])
+@pytest.mark.parametrize("name", PASSES)
+def test_batches_of_all_shapes(name: str, kind: str, lengths: Sequence[int], shared: tuple[int, ...]) -> None:
+    check(make_backbone(kind, torch.float64), PASSES[name], random_rows(lengths), shared)
+
+
+@pytest.mark.parametrize("window", range(30, 42))
+@pytest.mark.parametrize("name", PASSES)
+def test_a_shared_prefix_at_the_edge_of_the_window(name: str, window: int) -> None:
+    """7 shared, 25 of the longest row and 4 appended are 36: windows around that, where one too few is seen or not."""
+    check(
+        make_backbone("gemma3_text", torch.float64, sliding_window=window), PASSES[name], random_rows((25, 2)), SHARED
+    )
+
+
+def test_a_long_shared_prefix_is_one_forward_for_all_batches() -> None:
+    backbone = make_backbone("qwen3")
+    prefix = tuple(random_rows([50])[0])
+    seen: list[int] = []
+    backbone.body.register_forward_pre_hook(
+        lambda _, __, arguments: seen.append(arguments["inputs_embeds"].shape[:2].numel()), with_kwargs=True
+    )
+    for seed in range(3):
+        with torch.no_grad():
+            full_pass(backbone, pad_left(random_rows((5, 3), seed), CPU, prefix), random_vectors(2, WIDTH))
+    assert seen == [50, 14, 14, 14]
+
+
+def test_the_graph_does_not_hold_the_text() -> None:
+    """A hundred tokens of text and two learned vectors: what is kept for the backward pass is what the two need."""
+    backbone = make_backbone("llama")
+    batch = pad_left(random_rows((100, 100)), CPU)
+
+    def kept(one_pass: Pass) -> int:
+        sizes: list[int] = []
+        tail = random_vectors(2, WIDTH).requires_grad_()
+        frozen = {parameter.data_ptr() for parameter in backbone.model.parameters()}
+
+        def note(tensor: Tensor) -> Tensor:
+            if tensor.data_ptr() not in frozen:
+                sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            one_pass(backbone, batch, tail)
+        return sum(sizes)
+
+    assert kept(frozen_prefix_pass) < kept(full_pass) / 4
+
+
+def test_a_prefix_cached_while_encoding_can_be_trained_behind() -> None:
+    """Encoding runs in inference mode, whose tensors autograd refuses; the cached prefix must not be one of them."""
+    backbone = make_backbone("llama", torch.float64)
+    rows = random_rows((9, 4))
+    with torch.inference_mode():
+        full_pass(backbone, pad_left(rows, CPU, SHARED), random_vectors(4, WIDTH))
+    check(backbone, frozen_prefix_pass, rows, SHARED)
+
+
+def test_a_trained_pass_leaves_the_cached_prefix_as_it_was() -> None:
+    backbone = make_backbone("gemma3_text", torch.float64)
+    for lengths in ((9, 4), (3,), (9, 4)):
+        check(backbone, frozen_prefix_pass, random_rows(lengths), SHARED)
+
+
+def test_more_prefixes_than_the_cache_holds() -> None:
+    backbone = make_backbone("llama", torch.float64)
+    prefixes = [tuple(row) for row in random_rows((3, 5, 4, 6, 2, 7, 3))]
+    for prefix in (*prefixes, *prefixes):
+        check(backbone, full_pass, random_rows((6, 2)), prefix)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text-short"])
+def test_gradient_checkpointing_still_yields_gradients(kind: str) -> None:
+    """C50. transformers checkpoints in train mode only, and then drops the cache; a backbone stays in eval mode."""
+    model = make_model(kind, torch.float64).train()
+    # The second name is that of transformers before 5.24.
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable()
+    check(Backbone(model, make_tokenizer(), "tiny"), frozen_prefix_pass, random_rows((12, 5)))
+
+
+def test_no_weight_gets_a_gradient_or_changes() -> None:
+    backbone = make_backbone("qwen2", torch.float64)
+    before = weights_of(backbone.model)
+    check(backbone, frozen_prefix_pass, random_rows((12, 5)))
+    assert all(parameter.grad is None for parameter in backbone.model.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.model.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_response_states_are_those_that_predict_each_token(kind: str) -> None:
+    backbone = precise(kind)
+    responses = random_rows((6, 1, 13), seed=3)
+    soft = random_vectors(3, 4, WIDTH, seed=4, dtype=backbone.dtype).requires_grad_()
+    weights = random_vectors(20, WIDTH, seed=5, dtype=backbone.dtype)
+
+    states, ids = response_pass(backbone, soft, responses)
+    (gradient,) = torch.autograd.grad((states * weights).sum(), soft)
+
+    plain = []
+    for prompt, response in zip(soft, responses, strict=True):
+        embeds = torch.cat([prompt[None], embedded(backbone.model, response)], dim=1)
+        # The last soft vector predicts the first token, and the last token predicts nothing.
+        plain.append(backbone.model.base_model(inputs_embeds=embeds, use_cache=False).last_hidden_state[0, 3:-1])
+    wanted = torch.cat(plain)
+    (wanted_gradient,) = torch.autograd.grad((wanted * weights).sum(), soft)
+
+    assert ids.tolist() == [token for response in responses for token in response]
+    assert_same(states, wanted)
+    assert_same(gradient, wanted_gradient)
+
+
+def test_responses_of_one_token_each() -> None:
+    backbone = make_backbone("llama", torch.float64)
+    soft = random_vectors(2, 3, WIDTH, dtype=torch.float64)
+    states, ids = response_pass(backbone, soft, [[40], [41]])
+    wanted = backbone.model.base_model(inputs_embeds=soft, use_cache=False).last_hidden_state[:, -1]
+    assert ids.tolist() == [40, 41]
+    assert_same(states, wanted)
+
+
+def test_a_padded_batch_in_bfloat16_is_finite_and_equals_eager() -> None:
+    """C09: lengths 1 and 33, a row whose padding sees nothing at all."""
+    rows = random_rows((1, 33))
+    states = {}
+    for attention in ("sdpa", "eager"):
+        backbone = make_backbone("llama", torch.bfloat16)
+        backbone.model.set_attn_implementation(attention)
+        with torch.no_grad():
+            states[attention] = full_pass(backbone, pad_left(rows, CPU), random_vectors(3, WIDTH)).float()
+    assert states["sdpa"].isfinite().all()
+    torch.testing.assert_close(states["sdpa"], states["eager"], rtol=0.05, atol=0.05)
