@@ -45,7 +45,8 @@ def encode_array(encoder: Encoder, texts: Sequence[str], batch_size: int = 32) -
         raise SettingError(f"{name_of(encoder)} returned vectors of shape {vectors.shape}, expected {expected}")
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad.size:
-        raise SettingError(f"{name_of(encoder)} returned a vector with NaN or infinity for item {bad[0]}")
+        text = texts[bad[0]][:60]
+        raise SettingError(f"{name_of(encoder)} returned a vector with NaN or infinity for item {bad[0]}: {text!r}")
     return vectors
 
 

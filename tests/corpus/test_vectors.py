@@ -95,9 +95,10 @@ def test_keys_that_end_in_zeros_are_found(tmp_path: Path) -> None:
 
 
 def test_of_a_key_added_twice_the_first_counts(tmp_path: Path) -> None:
-    with VectorShards(tmp_path, DIMENSION, 2) as shards:
-        shards.append(["a", "b", *["a"] * 38], VECTORS)
-        np.testing.assert_array_equal(shards.lookup(["a"]), VECTORS[:1])
+    with VectorShards(tmp_path, DIMENSION, 500) as shards:
+        for _ in range(20):
+            shards.append(["b", "a", *["c", "a"] * 19], VECTORS)
+        np.testing.assert_array_equal(shards.lookup(["a", "b", "c"]), VECTORS[[1, 0, 2]])
 
 
 def test_lookup_agrees_with_a_dictionary(tmp_path: Path) -> None:

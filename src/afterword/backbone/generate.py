@@ -96,7 +96,7 @@ class _Rows:
         positions = (self.mask.cumsum(dim=1) - 1).clamp(min=0)[:, -embeds.shape[1] :]
         return self.backbone.run(embeds, self.mask, positions, self.cache)[:, -1]
 
-    def step(self, states: Float[Tensor, "batch hidden"], stop_ids: set[int]) -> Float[Tensor, "batch hidden"] | None:
+    def step(self, states: Float[Tensor, "batch hidden"], stop_ids: set[int]) -> Float[Tensor, "alive hidden"] | None:
         """Choose a token for each row, drop the rows that end with it, and feed it to the others."""
         tokens = self._choose(self.backbone.logits(states)).tolist()
         alive = []

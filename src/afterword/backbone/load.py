@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from afterword.backbone.backbone import Backbone
@@ -21,7 +22,7 @@ def load_backbone(settings: BackboneSettings) -> Backbone:
         MissingPartError: The folder lacks what a model needs.
     """
     name = settings.backbone
-    source = packaged_folder(name) if name in PACKAGED else name
+    source = packaged_folder(name) if name in PACKAGED else _local(name)
     _check_folder(name)
     device = choose_device(settings.device)
     try:
@@ -34,7 +35,7 @@ def load_backbone(settings: BackboneSettings) -> Backbone:
             trust_remote_code=settings.trust_remote_code,
             dtype=choose_dtype(settings.dtype, device),
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise SettingError(f"cannot load the backbone {name!r}: {str(error).strip()}") from error
     revision = settings.revision or getattr(model.config, "_commit_hash", None)
     model.to(device)  # type: ignore[arg-type]
@@ -75,7 +76,12 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
 def _check_folder(name: str) -> None:
     if name in PACKAGED:
         return
-    folder = Path(name)
+    folder = Path(_local(name))
     looks_like_path = name.startswith((".", "/", "~")) or folder.is_dir()
     if looks_like_path and not (folder / "config.json").is_file():
         raise MissingPartError(f"no config.json in {name}: a backbone is a Hugging Face folder or hub name")
+
+
+def _local(name: str) -> str:
+    # A recipe is read by no shell, so `~` arrives as it was written; a hub name must stay as it is.
+    return str(Path(name).expanduser()) if name.startswith("~") else name

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from afterword.errors import AfterwordError
 
@@ -23,6 +23,7 @@ COMMANDS = {
 INTERRUPTED = 130
 
 
+@runtime_checkable
 class Command(Protocol):
     """What a command module offers as `Command`: a dataclass of flags that can run."""
 

@@ -50,8 +50,8 @@ class Train:
         from afterword.training.train import train
 
         bars = Bars()
-        responses, targets = open_responses(self.responses), open_targets(self.targets)
-        backbone = load_backbone(self.backbone)
+        targets, backbone = open_targets(self.targets), load_backbone(self.backbone)
+        responses = open_responses(self.responses, backbone)
         bars.stage("training")
         seen = 0
 

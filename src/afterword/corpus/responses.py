@@ -99,6 +99,7 @@ def generate_responses(
         {**_deciding(settings), "dtype": str(backbone.dtype).removeprefix("torch.")},
         {"backbone": backbone.fingerprint},
     )
+    manifest.made_with["backbone"] = backbone.name
     open_or_create(out, manifest)
     with JsonlShards(out) as shards:
         shards.recover()
@@ -115,20 +116,26 @@ def generate_responses(
     return counts
 
 
-def open_responses(folder: str | Path) -> list[Response]:
+def open_responses(folder: str | Path, backbone: Backbone | None = None) -> list[Response]:
     """Read a responses artefact, in the order of its shards.
+
+    Args:
+        folder: The artefact.
+        backbone: Accept only what this LLM wrote.
 
     Raises:
         MissingPartError: There is no such artefact.
+        MismatchError: Another backbone wrote it.
         CorruptError: A record is damaged.
     """
-    Manifest.read(folder, KIND)
+    manifest = Manifest.read(folder, KIND)
+    writer, name = manifest.sources["backbone"], manifest.made_with.get("backbone", "another backbone")
+    if backbone is not None and writer != backbone.fingerprint:
+        raise MismatchError(
+            f"{folder} was written by {name} ({writer}), but the backbone given is {backbone.name} "
+            f"({backbone.fingerprint}): a model learns from the responses of its own backbone"
+        )
     return [Response.from_json(line) for line in JsonlShards(folder).lines()]
-
-
-def response_source(folder: str | Path) -> str:
-    """Return the fingerprint of the backbone that wrote an artefact."""
-    return Manifest.read(folder, KIND).sources["backbone"]
 
 
 def _deciding(settings: ResponseSettings) -> dict[str, object]:
@@ -171,7 +178,9 @@ def _answered(
 
 
 def _response(backbone: Backbone, frame: Frame, query: Query, answer: Generated) -> tuple[Response, bool]:
-    text, unfinished = without_thinking(backbone.text.decode(answer.ids, keep_control=not frame.one_line))
+    opening = backbone.text.decode(frame.after, keep_control=True).rpartition("</think>")[2]
+    opening = "<think>" if "<think>" in opening else ""  # some templates open the block themselves
+    text, unfinished = without_thinking(opening + backbone.text.decode(answer.ids, keep_control=not frame.one_line))
     text = backbone.text.without_control(text).strip()
     return Response(query.id, query.text, text, len(answer.ids), cut=not answer.ended), unfinished
 

@@ -35,6 +35,11 @@ class TargetSettings:
     target_batch: int = 64
     """Responses embedded at once."""
 
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be used."""
+        if self.target_batch < 1:
+            raise SettingError(f"target_batch is {self.target_batch}: it must be at least 1")
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -95,7 +100,7 @@ def embed_targets(
         InputError: No response has any text.
         MismatchError: The folder was made with another teacher, prompt or length.
     """
-    settings = settings or TargetSettings()
+    settings = settings or TargetSettings(teacher=name_of(teacher))
     dimension = teacher.get_embedding_dimension()
     if not dimension:
         raise SettingError(f"{name_of(teacher)} does not say its embedding dimension: it cannot be a teacher")
@@ -154,8 +159,7 @@ def _manifest(teacher: Encoder, settings: TargetSettings, dimension: int) -> Man
         "target_batch": settings.target_batch,
     }
     manifest = Manifest(KIND, decides, {"teacher": fingerprint_of(teacher)})
-    name = settings.teacher if settings.teacher else name_of(teacher)
-    manifest.made_with["teacher"] = name
+    manifest.made_with["teacher"] = settings.teacher or name_of(teacher)
     return manifest
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,6 @@ from afterword.errors import SettingError
 
 CHUNK = 1024
 Encode = Callable[[list[str]], Any]
-
-
-class VectorFile(Protocol):
-    """A file that takes ids and vectors, chunk by chunk."""
-
-    def append(self, ids: list[str], vectors: NDArray[np.float32]) -> None:
-        """Add rows. *Shape:* `(B, d)`."""
-        ...
 
 
 def encode_file(

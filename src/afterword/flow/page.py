@@ -50,8 +50,8 @@ $sections
 </html>
 """)
 
-WIDE, HIGH = 280, 168
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 8, 34
+WIDE, HIGH = 240, 156
+RIGHT, TOP, BOTTOM = 8, 8, 34
 
 
 def render_page(report: DemoReport) -> str:
@@ -87,17 +87,21 @@ def _section(name: str, heading: str, body: str) -> str:
 
 
 def _tiles(report: DemoReport) -> str:
-    """Show, for each measure that both have, the last system beside the first one that was measured."""
+    """Show the first measures of the last system large, those of the others beside them."""
     if not report.systems:
         return ""
-    last = values_of(report.systems[-1])
+    *others, last = report.systems
     tiles = []
-    for measure in present([last])[:4]:
-        first = next(system for system in report.systems if measure.key in values_of(system))
-        then, now = (measure.show(values[measure.key]) for values in (values_of(first), last))
+    for measure in present([values_of(last)])[:4]:
+        now = measure.show(values_of(last)[measure.key])
+        before = "".join(
+            f"<dd>{measure.show(values_of(system)[measure.key])} <span>{_e(system.name)}</span></dd>"
+            for system in others
+            if measure.key in values_of(system)
+        )
         tiles.append(
-            f"<div><dt>{measure.name}</dt><dd><b>{now}</b> <span>{_e(report.systems[-1].name)}</span></dd>"
-            f"<dd>{then} <span>{_e(first.name)}</span></dd></div>"
+            f"<div><dt><strong>{measure.name}</strong>: {measure.meaning}</dt>"
+            f"<dd><b>{now}</b> <span>{_e(last.name)}</span></dd>{before}</div>"
         )
     return f'<dl class="tiles">{"".join(tiles)}</dl>'
 
@@ -127,7 +131,7 @@ def _hit(hit: Hit) -> str:
 <div class="after"><dt>after</dt><dd>{_said(hit.after)}</dd></div>
 </dl>
 <h4>Nearest documents</h4>
-<ol>{found}</ol>{missing}
+<ol role="list">{found}</ol>{missing}
 </article>
 """
 
@@ -183,8 +187,10 @@ def _curves(curve: Sequence[dict[str, Any]]) -> str:
     if not measures:
         return "<p>No validation was recorded.</p>"
     charts = "".join(_figure(measure, curve) for measure in measures)
-    rows = [[_e(event.get("step", "")), *(m.show(event.get(m.key)) for m in measures)] for event in curve]
-    table = _table("Validation by step", ["step", *(m.name for m in measures)], rows, "stack")
+    rows = [
+        [_e(f"step {event.get('step', NOTHING)}"), *(m.show(event.get(m.key)) for m in measures)] for event in curve
+    ]
+    table = _table("Validation by step", ["when", *(m.name for m in measures)], rows, "stack")
     return (
         "<p>Measured on held-out responses, before the first step (after the warm start) and as training went on.</p>\n"
         f'<div class="charts">\n{charts}</div>\n<details><summary>The same as a table</summary>\n{table}\n</details>'
@@ -192,14 +198,13 @@ def _curves(curve: Sequence[dict[str, Any]]) -> str:
 
 
 def _figure(measure: Measure, curve: Sequence[dict[str, Any]]) -> str:
-    known = [
-        (int(event["step"]), float(event[measure.key])) for event in curve if {"step", measure.key} <= event.keys()
-    ]
+    both = (event for event in curve if {"step", measure.key} <= event.keys())
+    known = [(float(event["step"]), float(event[measure.key])) for event in both]
     points = [(step, value) for step, value in known if isfinite(value)]
     if not points:
         return f"<figure><figcaption><b>{measure.name}</b> no finite value</figcaption></figure>\n"
     (first, then), (last, now) = points[0], points[-1]
-    said = f"{measure.show(then)} at step {first}, {measure.show(now)} at step {last}"
+    said = f"{measure.show(then)} at step {first:g}, {measure.show(now)} at step {last:g}"
     return (
         f"<figure><figcaption><b>{measure.name}</b> {measure.show(then)} → {measure.show(now)} "
         f"<span>({measure.better} is better)</span></figcaption>\n"
@@ -208,25 +213,27 @@ def _figure(measure: Measure, curve: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _chart(points: Sequence[tuple[int, float]], percent: bool) -> str:
+def _chart(points: Sequence[tuple[float, float]], percent: bool) -> str:
     """Draw a line through points, with axes."""
-    steps, values = zip(*points, strict=True)
+    steps, values = [step for step, _ in points], [value for _, value in points]
     levels = ticks(min(values), max(values))
+    labels = [f"{100 * level:g}%" if percent else f"{level:g}" for level in levels]
     marks = [tick for tick in ticks(steps[0], steps[-1], 5) if steps[0] <= tick <= steps[-1] and tick == int(tick)]
+    left = 10 + 6.8 * max(map(len, labels))
 
     def x(step: float) -> float:
-        return LEFT + (WIDE - LEFT - RIGHT) * ((step - steps[0]) / ((steps[-1] - steps[0]) or 1))
+        return left + (WIDE - left - RIGHT) * ((step - steps[0]) / ((steps[-1] - steps[0]) or 1))
 
     def y(value: float) -> float:
         return HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * (value - levels[0]) / (levels[-1] - levels[0])
 
     grid = "".join(
-        f'<line class="grid" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}"></line>'
-        f'<text class="level" x="{LEFT - 6}" y="{y(v) + 4:.1f}">{f"{100 * v:g} %" if percent else f"{v:g}"}</text>'
-        for v in levels
+        f'<line class="grid" x1="{left:.1f}" x2="{WIDE - RIGHT}" y1="{y(level):.1f}" y2="{y(level):.1f}"></line>'
+        f'<text class="level" x="{left - 6:.1f}" y="{y(level) + 4:.1f}">{label}</text>'
+        for level, label in zip(levels, labels, strict=True)
     )
     below = "".join(f'<text class="mark" x="{x(s):.1f}" y="{HIGH - BOTTOM + 16}">{s:g}</text>' for s in marks)
-    axis = f'<text class="mark" x="{(LEFT + WIDE - RIGHT) / 2:.1f}" y="{HIGH - 3}">step</text>'
+    axis = f'<text class="mark" x="{(left + WIDE - RIGHT) / 2:.1f}" y="{HIGH - 3}">step</text>'
     path = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in points)
     dots = "".join(f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="2.6"></circle>' for s, v in points)
     return f'{grid}{below}{axis}<polyline points="{path}"></polyline>{dots}'
@@ -234,11 +241,13 @@ def _chart(points: Sequence[tuple[int, float]], percent: bool) -> str:
 
 def ticks(low: float, high: float, most: int = 4) -> list[float]:
     """Return round numbers, evenly spaced, from at or below `low` to at or above `high`."""
-    span = (high - low) or abs(high) or 1.0
-    power: float = 10.0 ** floor(log10(span / most))
-    step: float = next(power * lead for lead in (1, 2, 5, 10, 20) if power * lead >= span / most)
+    size = max(abs(low), abs(high))
+    span = high - low if high - low > 1e-4 * size else size  # the labels show six digits
+    least = (max(span, 1e-12) if span else 1.0) / most
+    power = float(f"1e{floor(log10(least))}")
+    step = next(power * lead for lead in (1, 2, 5, 10, 20) if power * lead >= least)
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-    return [round(i * step, 12) for i in range(first, max(last, first + 1) + 1)]
+    return [i * step for i in range(first, max(last, first + 1) + 1)]
 
 
 def _use(model: str) -> str:
@@ -251,8 +260,11 @@ def _use(model: str) -> str:
 
 
 def _made(report: DemoReport) -> str:
-    total = sum(report.seconds.values())
-    times = [[_e(name), f"{_bar(s / total if total else 0)}{duration(s)}"] for name, s in report.seconds.items()]
+    total = sum(report.seconds.values(), 0.0)
+    times = [
+        [_e(name), f'<span class="score">{_bar(s / total if total else 0.0)}{duration(s)}</span>']
+        for name, s in report.seconds.items()
+    ]
     times.append(["all", duration(total)])
     facts = {
         "date": report.day,

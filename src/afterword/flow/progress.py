@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Told of stages and their progress. The command line draws bars; a test keeps a list."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from afterword.flow.demo import DemoReport, Hit, System
 
 WIDTH = 100
-SHOWN = 6
+SHOWN = 4
 NOTHING = "–"
 QUESTION = "Why is the sky blue?"
 BACKBONES = {
@@ -102,14 +102,10 @@ def story(report: DemoReport) -> str:
 
 def caveat(report: DemoReport) -> str:
     """Return what a reader should not make of the numbers."""
-    small = (
-        " The language model is a small base model, so many of its answers are wrong."
-        if report.backbone == "demo"
-        else ""
-    )
+    small = ", and a small base model whose answers are often wrong" if report.backbone == "demo" else ""
     return (
-        f"This is a demonstration, not a benchmark: {report.queries} queries and one short training.{small} "
-        "The figures show which way training moves things, not how far the method goes."
+        f"This is a demonstration, not a benchmark: {report.queries} queries, one short training{small}. "
+        "It shows which way training moves things, not how far the method goes."
     )
 
 
@@ -151,7 +147,7 @@ def python_snippet(model: str) -> str:
 
 model = Afterword.from_pretrained({json.dumps(tidy(model), ensure_ascii=False)})
 questions = model.encode_query(["{QUESTION}"])
-documents = model.encode_document(["Air scatters short wavelengths most.", "Paris lies on the Seine."])
+documents = model.encode_document(["Air scatters blue light most.", "Paris is in France."])
 print(model.similarity(questions, documents))
 print(model.decode(["{QUESTION}"]))"""
 
@@ -195,11 +191,10 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 def _hits(hits: Sequence[Hit]) -> list[str]:
     if not hits:
         return []
-    more = f" ({min(SHOWN, len(hits))} of {len(hits)} questions)" if len(hits) > SHOWN else ""
+    more = f" ({SHOWN} of {len(hits)} questions; the page shows all)" if len(hits) > SHOWN else ""
     lines = [
         f"RETRIEVAL BY ANSWER{more}",
-        "What each embedding decodes to, and the documents it lies nearest to, with cosines; ✓ marks the right one.",
-        "“Before” is the warm start: heads in closed form, no gradient step yet.",
+        "What the embedding decodes to before (at the warm start) and after, and what it finds; ✓: right.",
     ]
     for hit in hits[:SHOWN]:
         lines += [
@@ -226,8 +221,10 @@ def _systems(systems: Sequence[System]) -> list[str]:
     cells = [["", *(measure.short for measure in measures)]]
     for system, values in zip(systems, rows, strict=True):
         cells.append([fit(tidy(system.name), 36), *(measure.show(values.get(measure.key)) for measure in measures)])
-    notes = [f"{measure.short}: {measure.meaning} ({measure.better} is better)" for measure in measures]
-    return ["MEASURES BEFORE AND AFTER", *_indent(align(cells)), *_indent(wrap("; ".join(notes) + ".", WIDTH - 2))]
+    lower = " and ".join(measure.short for measure in measures if measure.better == "lower")
+    notes = "top-1, MRR: does a question find its document? The others: held-out queries and their targets."
+    low = [f"Higher is better, but for {lower}."] if lower else []
+    return ["MEASURES BEFORE AND AFTER", *_indent([*align(cells), *wrap(" ".join([notes, *low]), WIDTH - 2)])]
 
 
 def _curve(curve: Sequence[dict[str, Any]]) -> list[str]:
@@ -248,14 +245,15 @@ def thinned(curve: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
 
 def _times(report: DemoReport) -> list[str]:
     stages = ", ".join(f"{name} {duration(seconds)}" for name, seconds in report.seconds.items())
-    total = duration(sum(report.seconds.values()))
+    total = duration(sum(report.seconds.values(), 0.0))
     machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    lines = [f"Time: {stages}; {total} in all.", f"Made on {report.day}: {machine}.", f"Model {report.fingerprint}."]
+    lines = [f"Time: {stages}; {total} in all.", f"Made on {report.day}: {machine}; model {report.fingerprint}."]
     return ["TIME AND MACHINE", *_indent([part for line in lines for part in wrap(tidy(line), WIDTH - 2)])]
 
 
 def _next(model: str) -> list[str]:
-    return ["USE THE MODEL", *_indent(commands(model)), *_indent(python_snippet(model).splitlines())]
+    snippet = [line for line in python_snippet(model).splitlines() if line]
+    return ["USE THE MODEL", *_indent([*commands(model), "or in Python:", *snippet])]
 
 
 def _indent(lines: Iterable[str]) -> list[str]:

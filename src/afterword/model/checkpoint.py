@@ -44,7 +44,7 @@ def load_parts(path: str, revision: str | None = None) -> tuple[ModelConfig, Lea
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise MissingPartError(f"no {name} in {folder}: this is not a saved Afterword model, or it is incomplete")
-    config = ModelConfig.from_json((folder / CONFIG).read_text(encoding="utf-8"), str(folder / CONFIG))
+    config = ModelConfig.from_json((folder / CONFIG).read_bytes(), str(folder / CONFIG))
     try:
         tensors = load_file(folder / WEIGHTS)
     except SafetensorError as error:
@@ -68,7 +68,7 @@ def push_folder(save: Callable[[str], None], repo_id: str, token: str | None, pr
 
 
 def _folder(path: str, revision: str | None) -> Path:
-    folder = Path(path)
+    folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
     if path.startswith((".", "/", "~")) or path.count("/") != 1:

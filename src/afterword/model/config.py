@@ -55,6 +55,9 @@ class ModelConfig:
     format: int = FORMAT
 
     def __post_init__(self) -> None:
+        for name in ("hidden_size", "embedding_dimension", "n_thought", "n_compression", "max_length"):
+            if type(value := getattr(self, name)) is not int:
+                raise SettingError(f"{name} is {value!r}: it must be a whole number")
         if self.n_compression < 1:
             raise SettingError(f"n_compression is {self.n_compression}: an embedding needs at least one token")
         if self.n_thought < 0:
@@ -87,11 +90,11 @@ class ModelConfig:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str) -> ModelConfig:
+    def from_json(cls, text: str | bytes, source: str) -> ModelConfig:
         """Read a config file.
 
         Raises:
-            CorruptError: It is no JSON, lacks a field, has one too many, or is of another format.
+            CorruptError: It is no JSON, lacks a field, has one too many or a wrong one, or is of another format.
         """
         try:
             values = json.loads(text)
@@ -100,7 +103,10 @@ class ModelConfig:
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
             raise CorruptError(f"{source} has format {found!r}; this version reads format {FORMAT}")
-        return cls(**_exact_fields(values, source))
+        try:
+            return cls(**_exact_fields(values, source))
+        except SettingError as error:
+            raise CorruptError(f"{source}: {error}") from None
 
 
 def _exact_fields(values: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch, by_length, pad_left
 from afterword.backbone.frames import make_frame
+from afterword.backbone.text import check_texts
 from afterword.errors import InputError, SettingError
 from afterword.model.config import ModelConfig
 
@@ -41,7 +42,11 @@ class Inputs:
         """Return the ids of each text in its frame, without what all share, cut so that the learned tokens fit.
 
         White space at the end of a prompt belongs to the head of the text, so that words are tokenised as usual.
+
+        Raises:
+            InputError: An item is not a string or holds a lone surrogate; its index is named.
         """
+        check_texts(texts)
         head = prompt.rstrip()
         glue = prompt[len(head) :] if head else self.frame.glue
         before = self.backbone.text.plain([self.frame.glue + head])[0] if head else []

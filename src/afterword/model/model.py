@@ -136,10 +136,10 @@ class Afterword:
     @property
     def fingerprint(self) -> str:
         """A hash of everything that decides its vectors."""
-        settings = hash_tensors([(repr(sorted(vars(self.config.settings).items())), torch.empty(0))])
-        return hash_tensors(
-            [(self.config.backbone_fingerprint + settings, torch.empty(0)), *self.parts.named_parameters()]
-        )
+        config = self.config
+        prompts = (sorted(config.prompts.items()), config.default_prompt_name)
+        settings = f"{config.backbone_fingerprint}{sorted(vars(config.settings).items())}{prompts}"
+        return hash_tensors([(settings, torch.empty(0)), *self.parts.named_parameters()])
 
     @property
     def device(self) -> torch.device:
@@ -209,13 +209,13 @@ class Afterword:
             return vectors.cpu().numpy()
         return vectors if single else list(vectors)
 
-    def encode_query(self, inputs: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """Encode with the prompt named `query`; otherwise as `encode`."""
-        return self.encode(inputs, prompt_name or self._first_prompt("query"), **options)
+    def encode_query(self, inputs: str | Sequence[str], prompt_name: str | None = None, *a: Any, **options: Any) -> Any:
+        """Encode with the prompt named `query`; otherwise as `encode`, whose other arguments it takes in order."""
+        return self.encode(inputs, prompt_name or self._first_prompt("query"), *a, **options)
 
-    def encode_document(self, inputs: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
+    def encode_document(self, inputs: str | Sequence[str], prompt_name: str | None = None, *a: Any, **kw: Any) -> Any:
         """Encode with the prompt named `document`, `passage` or `corpus`; otherwise as `encode`."""
-        return self.encode(inputs, prompt_name or self._first_prompt("document", "passage", "corpus"), **options)
+        return self.encode(inputs, prompt_name or self._first_prompt("document", "passage", "corpus"), *a, **kw)
 
     def similarity(self, embeddings1: np.ndarray | Tensor, embeddings2: np.ndarray | Tensor) -> Tensor:
         """Return the cosine of each row of the first with each row of the second, `(N, M)`."""
@@ -226,12 +226,13 @@ class Afterword:
         return first @ second.T
 
     @torch.inference_mode()
-    def latents(self, texts: str | Sequence[str], prompt: str = "", batch_size: int = 32) -> Latents:
-        """Return states, soft prompt and embedding of texts, in order.
+    def latents(self, texts: str | Sequence[str], prompt: str | None = None, batch_size: int = 32) -> Latents:
+        """Return states, soft prompt and embedding of texts, in order; without a prompt, behind the default one.
 
         Unlike `encode`, which keeps the embeddings only, this holds `2 · n · hidden` numbers for each text.
         """
         listed = as_texts(texts)
+        prompt = resolve_prompt(self.config.prompts, prompt, default=self.config.default_prompt_name)
         states = torch.empty(len(listed), self.config.n_compression, self.config.hidden_size, device=self.device)
         for rows, batch in self.inputs.batches(listed, prompt, batch_size):
             states[rows] = self.states(batch)
@@ -269,13 +270,8 @@ class Afterword:
 
     @torch.inference_mode()
     def _encode(self, texts: list[str], prompt: str, batch_size: int, bar: bool, per_token: bool) -> Tensor:
-
-        shape = (
-            (self.config.n_compression, self.config.embedding_dimension)
-            if per_token
-            else (self.get_embedding_dimension(),)
-        )
-        vectors = torch.empty(len(texts), *shape, device=self.device)
+        n, dimension = self.config.n_compression, self.config.embedding_dimension
+        vectors = torch.empty(len(texts), *([n] if per_token else []), dimension, device=self.device)
         with tqdm(total=len(texts), desc="encode", unit="text", disable=not bar) as progress:
             for rows, batch in self.inputs.batches(texts, prompt, batch_size):
                 soft_prompt = self.parts.soft_prompt(self.states(batch))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from afterword.backbone.passes import frozen_prefix_pass, response_pass
 from afterword.model.heads import LearnedParts
 from afterword.model.model import Afterword
+from afterword.training.alignment import alignment_loss, alignment_unit
 from afterword.training.cross_entropy import head_cross_entropy
 from afterword.training.examples import Examples
 from afterword.training.order import seeded
@@ -51,6 +51,7 @@ class GenerativeObjective:
         self.train = train
         self.held_out = held_out
         self.settings = settings
+        self.unit = alignment_unit(train.targets, settings.align_reduction)
 
     def trainable(self) -> LearnedParts:
         """Return tokens and heads."""
@@ -80,8 +81,7 @@ class GenerativeObjective:
         states = frozen_prefix_pass(self.model.backbone, batch, parts.tokens)
         soft_prompt = parts.soft_prompt(states[:, self.model.config.n_thought :])
         targets = self.train.targets[list(indices)].to(soft_prompt.device)
-        align = alignment_loss(parts.embedding(soft_prompt), targets, self.settings.align_reduction)
-        align = align.sum() / plan.examples
+        align = alignment_loss(parts.embedding(soft_prompt), targets, self.unit).sum() / plan.examples
         loss, named = self.settings.w_align * align, {"align": align.detach()}
         places = [place for place, index in enumerate(indices) if index in plan.rebuilt]
         if places and self.settings.w_recon:
@@ -92,16 +92,8 @@ class GenerativeObjective:
 
     def validate(self) -> dict[str, float]:
         """Return losses, cosine and retrieval accuracy on the held-out examples."""
-        return validate(self.model, self.held_out, self.settings) if len(self.held_out) else {}
+        return validate(self.model, self.held_out, self.settings, self.unit) if len(self.held_out) else {}
 
     def _reconstruction(self, soft_prompt: Tensor, responses: Sequence[Sequence[int]]) -> Tensor:
         states, ids = response_pass(self.model.backbone, soft_prompt, responses)
         return head_cross_entropy(states, ids, self.model.backbone.head).sum()
-
-
-def alignment_loss(
-    embeddings: Float[Tensor, "batch d"], targets: Float[Tensor, "batch d"], reduction: str
-) -> Float[Tensor, " batch"]:
-    """Return `‖e − ê‖²` of each example: summed over the dimensions (paper), or their mean (authors' code)."""
-    squared = (embeddings - targets).square()
-    return squared.sum(dim=1) if reduction == "sum" else squared.mean(dim=1)

@@ -8,6 +8,7 @@ from typing import Literal
 from afterword.errors import SettingError
 
 Reduction = Literal["mean", "sum"]
+AlignReduction = Literal["relative", "mean", "sum"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class TrainSettings:
     """Weight of the alignment loss."""
     recon_reduction: Reduction = "mean"
     """Reconstruction loss: mean over tokens (authors' code) or their sum in each response (paper)."""
-    align_reduction: Reduction = "mean"
-    """Alignment loss: mean over dimensions (authors' code) or their sum (paper)."""
+    align_reduction: AlignReduction = "relative"
+    """Alignment loss: over the variance of the targets (1 is no better than their mean, whatever the teacher's scale),
+    mean over dimensions (authors' code), or their sum (paper)."""
     recon_share: float = 1.0
     """Share of each step's responses that are reconstructed, drawn anew each step."""
     max_response_tokens: int = 512

@@ -12,18 +12,25 @@ from torch.nn.functional import cosine_similarity, normalize
 from afterword.backbone.batch import by_length
 from afterword.backbone.passes import response_pass
 from afterword.model.model import Afterword
+from afterword.training.alignment import alignment_loss
 from afterword.training.cross_entropy import head_cross_entropy
 from afterword.training.examples import Examples
 from afterword.training.settings import TrainSettings
 
 
 @torch.no_grad()
-def validate(model: Afterword, held_out: Examples, settings: TrainSettings) -> dict[str, float]:
+def validate(model: Afterword, held_out: Examples, settings: TrainSettings, unit: float) -> dict[str, float]:
     """Measure a model on examples it is not trained on.
 
+    Args:
+        model: The model.
+        held_out: The examples.
+        settings: Budget of tokens.
+        unit: What the alignment loss is divided by.
+
     Returns:
-        `recon`: nats a token of the response behind its soft prompt. `align`: squared distance to the target, in the
-        reduction that training uses. `cosine`: mean cosine with the target. `retrieval`: share of examples whose
+        `recon`: nats a token of the response behind its soft prompt. `align`: squared distance to the target
+        over `unit`. `cosine`: mean cosine with the target. `retrieval`: share of examples whose
         embedding is nearest (by cosine) to their own target among all targets held out.
     """
     embeddings = torch.empty_like(held_out.targets)
@@ -36,11 +43,9 @@ def validate(model: Afterword, held_out: Examples, settings: TrainSettings) -> d
             head_cross_entropy(*response_pass(model.backbone, soft_prompt, responses), model.backbone.head).sum()
         )
         tokens += sum(map(len, responses))
-    squared = (embeddings - held_out.targets).square()
-    align = squared.mean() if settings.align_reduction == "mean" else squared.sum(dim=1).mean()
     return {
         "recon": loss / tokens,
-        "align": float(align),
+        "align": float(alignment_loss(embeddings, held_out.targets, unit).mean()),
         "cosine": float(cosine_similarity(embeddings, held_out.targets).mean()),
         "retrieval": retrieval_accuracy(embeddings, held_out.targets),
     }

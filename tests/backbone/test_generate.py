@@ -1,0 +1,197 @@
+"""Writing text, against one row at a time, decoded greedily by full passes without a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pytest
+import torch
+
+from afterword.backbone.backbone import Backbone
+from afterword.backbone.batch import pad_left
+from afterword.backbone.generate import Generated, Sampling, _nucleus, generate
+from tests.world import EOS, KINDS, embedded, make_backbone, naive_answer, random_rows, random_vectors
+
+CPU = torch.device("cpu")
+WIDTH = 32
+SHARED = tuple(random_rows([6], seed=5)[0])
+LENGTHS = (30, 11, 19, 1)
+
+
+def naive(
+    backbone: Backbone, rows: Sequence[Sequence[int]], limit: int, stops: Collection[int]
+) -> list[tuple[list[int], bool]]:
+    return [naive_answer(backbone.model, embedded(backbone.model, row), limit, stops) for row in rows]
+
+
+def written(answers: Sequence[Generated]) -> list[tuple[list[int], bool]]:
+    return [(answer.ids, answer.ended) for answer in answers]
+
+
+def stops_that_end_rows_at_different_times(answers: Sequence[tuple[list[int], bool]]) -> set[int]:
+    """Given answers that nothing stops: tokens that would cut one of them early and another one late."""
+    return {answers[0][0][2], answers[1][0][7]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batched_answers_equal_one_by_one(kind: str) -> None:
+    backbone, rows = make_backbone(kind), random_rows(LENGTHS)
+    stops = stops_that_end_rows_at_different_times(naive(backbone, rows, 12, ()))
+    wanted = naive(backbone, rows, 12, stops)
+    assert len({len(ids) for ids, _ in wanted}) > 1  # rows leave the batch while others go on
+    assert written(generate(backbone, pad_left(rows, CPU), Sampling(12), stops)) == wanted
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short", "starcoder2"])
+def test_answers_behind_a_shared_prefix_equal_one_by_one(kind: str) -> None:
+    backbone, rows = make_backbone(kind), random_rows(LENGTHS)
+    whole = [[*SHARED, *row] for row in rows]
+    stops = stops_that_end_rows_at_different_times(naive(backbone, whole, 12, ()))
+    batch = pad_left(rows, CPU, SHARED)
+    for _ in range(2):  # the second time the prefix comes from the cache, and must be as it was
+        assert written(generate(backbone, batch, Sampling(12), stops)) == naive(backbone, whole, 12, stops)
+
+
+@pytest.mark.parametrize("window", [24, 31, 40, 60])
+def test_answers_that_grow_past_the_window(window: int) -> None:
+    """6 shared, 15 of the longest row, 25 new ones are 46: windows that end in the text, in the answer, and never."""
+    backbone, rows = make_backbone("gemma3_text", sliding_window=window), random_rows((15, 4))
+    wanted = naive(backbone, [[*SHARED, *row] for row in rows], 25, ())
+    assert written(generate(backbone, pad_left(rows, CPU, SHARED), Sampling(25), ())) == wanted
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short", "granite"])
+def test_answers_from_a_soft_prompt_equal_one_by_one(kind: str) -> None:
+    backbone, soft = make_backbone(kind), random_vectors(3, 5, WIDTH)
+    free = [naive_answer(backbone.model, row[None], 12, ()) for row in soft]
+    stops = stops_that_end_rows_at_different_times(free)
+    wanted = [naive_answer(backbone.model, row[None], 12, stops) for row in soft]
+    assert written(generate(backbone, soft, Sampling(12), stops)) == wanted
+
+
+def test_pad_and_end_may_be_the_same_token() -> None:
+    """C23: padding is known by its place. Id 0 pads a batch; here it also ends answers, and stands in a text."""
+    backbone = make_backbone("llama")
+    rows = [[0, *random_rows([9])[0], 0, 0], *random_rows((3,))]
+    ends = naive(backbone, rows, 8, ())
+    assert written(generate(backbone, pad_left(rows, CPU), Sampling(8), {0})) == naive(backbone, rows, 8, {0})
+    assert written(generate(backbone, pad_left(rows, CPU), Sampling(8), ())) == ends
+
+
+def test_the_end_token_is_no_part_of_an_answer() -> None:
+    backbone, rows = make_backbone("llama"), random_rows((8,))
+    (free, _), *_ = naive(backbone, rows, 6, ())
+    first = free[0]
+    assert generate(backbone, pad_left(rows, CPU), Sampling(6), {first}) == [Generated([], True)]
+    stop = next(token for token in free if token != first)
+    kept = free[: free.index(stop)]
+    assert generate(backbone, pad_left(rows, CPU), Sampling(6), {stop}) == [Generated(kept, True)]
+
+
+def test_an_answer_that_ends_just_at_the_limit_has_ended() -> None:
+    """The limit does not count the end token, so an answer of exactly that many tokens is whole, not cut."""
+    backbone, rows = make_backbone("llama"), random_rows((8,))
+    (free, _), *_ = naive(backbone, rows, 30, ())
+    stop_at = next(i for i in range(1, 30) if free[i] not in free[:i])
+    stop = {free[stop_at]}
+    batch = pad_left(rows, CPU)
+    assert generate(backbone, batch, Sampling(stop_at), stop) == [Generated(free[:stop_at], True)]
+    assert generate(backbone, batch, Sampling(stop_at - 1), stop) == [Generated(free[: stop_at - 1], False)]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5])
+def test_no_answer_is_longer_than_the_limit(limit: int) -> None:
+    answers = generate(make_backbone("llama"), pad_left(random_rows(LENGTHS), CPU), Sampling(limit), {EOS})
+    assert max(len(answer.ids) for answer in answers) == limit
+
+
+def test_rows_that_end_are_not_computed_any_further() -> None:
+    backbone, rows = make_backbone("llama"), random_rows((9, 8, 7))
+    free = naive(backbone, rows, 10, ())
+    stops = stops_that_end_rows_at_different_times(free)
+    wanted = naive(backbone, rows, 10, stops)
+    fed: list[int] = []
+    backbone.body.register_forward_pre_hook(
+        lambda _, __, arguments: fed.append(arguments["inputs_embeds"].shape[0]), with_kwargs=True
+    )
+    generate(backbone, pad_left(rows, CPU), Sampling(10), stops)
+    # Each token of an answer is fed once; after the text itself, that is all.
+    assert sum(fed) == 3 + sum(len(ids) for ids, _ in wanted)
+
+
+def sample(rows: Sequence[Sequence[int]], seeds: Sequence[int], temperature: float = 1.0) -> list[list[int]]:
+    sampling = Sampling(10, temperature=temperature, top_p=0.9)
+    return [a.ids for a in generate(make_backbone("llama"), pad_left(rows, CPU), sampling, {EOS}, seeds)]
+
+
+def test_a_drawn_answer_depends_on_its_seed_only() -> None:
+    rows = random_rows((9, 5, 14))
+    together = sample(rows, (1, 2, 3))
+    assert sample(rows, (1, 2, 3)) == together
+    assert sample(rows[::-1], (3, 2, 1)) == together[::-1]
+    assert [sample([row], (seed,))[0] for row, seed in zip(rows, (1, 2, 3), strict=True)] == together
+
+
+def test_another_seed_draws_another_answer() -> None:
+    rows = random_rows((9, 5, 14))
+    assert sample(rows, (1, 2, 3)) != sample(rows, (4, 5, 6))
+    one, other = sample([rows[0], rows[0]], (1, 2))
+    assert one != other
+
+
+def test_drawing_leaves_the_global_random_numbers_alone() -> None:
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    sample(random_rows((4,)), (1,))
+    assert torch.equal(torch.rand(3), wanted)
+
+
+def test_a_low_temperature_is_nearly_greedy() -> None:
+    backbone, rows = make_backbone("llama"), random_rows((9, 5))
+    assert sample(rows, (1, 2), temperature=1e-4) == [ids for ids, _ in naive(backbone, rows, 10, {EOS})]
+
+
+def test_drawn_tokens_come_as_often_as_they_are_likely() -> None:
+    backbone, rows = make_backbone("llama"), random_rows((4,)) * 400
+    with torch.no_grad():
+        logits = backbone.model(torch.tensor(rows[:1])).logits[0, -1]
+    answers = generate(backbone, pad_left(rows, CPU), Sampling(1, temperature=0.6), (), range(400))
+    counts = torch.bincount(torch.tensor([answer.ids[0] for answer in answers]), minlength=300)
+    chances = torch.softmax(logits / 0.6, dim=-1)
+    likely = chances > 0.02
+    assert likely.sum() > 3
+    spread = (chances * (1 - chances) / 400).sqrt()
+    assert ((counts / 400 - chances).abs() < 4 * spread + 0.003)[likely].all()
+
+
+@pytest.mark.parametrize(
+    ("top_p", "kept"),
+    [
+        (1.0, [0.1, 0.4, 0.2, 0.3]),
+        (0.95, [0.1, 0.4, 0.2, 0.3]),  # .4 + .3 + .2 are .9 and do not reach it
+        (0.85, [0.0, 0.4, 0.2, 0.3]),
+        (0.65, [0.0, 0.4, 0.0, 0.3]),
+        (0.35, [0.0, 0.4, 0.0, 0.0]),
+        (1e-9, [0.0, 0.4, 0.0, 0.0]),  # the likeliest always stays
+    ],
+)
+def test_nucleus_hand_worked(top_p: float, kept: list[float]) -> None:
+    assert torch.equal(_nucleus(torch.tensor([[0.1, 0.4, 0.2, 0.3]]), top_p), torch.tensor([kept]))
+
+
+def test_nucleus_takes_each_row_for_itself() -> None:
+    chances = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
+    assert torch.equal(_nucleus(chances, 0.65), torch.tensor([[0.7, 0.0, 0.0], [0.3, 0.0, 0.4]]))
+
+
+def test_nothing_outside_the_nucleus_is_drawn() -> None:
+    backbone, rows = make_backbone("llama"), random_rows((4,)) * 200
+    with torch.no_grad():
+        chances = torch.softmax(backbone.model(torch.tensor(rows[:1])).logits[0, -1], dim=-1)
+    order = chances.argsort(descending=True)
+    size = int((chances[order].cumsum(0) < 0.5).sum()) + 1
+    answers = generate(backbone, pad_left(rows, CPU), Sampling(1, temperature=1.0, top_p=0.5), (), range(200))
+    drawn = {answer.ids[0] for answer in answers}
+    assert len(drawn) > 1
+    assert drawn <= set(order[:size].tolist())
