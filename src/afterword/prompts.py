@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from afterword.errors import SettingError
 
-DEFAULT_PROMPTS: dict[str, str] = {"query": "", "document": ""}
-"""Prompts of a new model. A user's own replace them; they are saved with the model."""
-
 SUMMARISE = "Summarize the following passage: "
 """The paper's instruction for documents, and for the LLM as its own teacher (§4.2, §6)."""
+
+DEFAULT_PROMPTS: dict[str, str] = {"query": "", "document": SUMMARISE}
+"""Prompts of a new model. A user's own replace them; they are saved with the model."""
 
 
 @dataclass(frozen=True)

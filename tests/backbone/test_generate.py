@@ -10,7 +10,7 @@ import torch
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import pad_left
 from afterword.backbone.generate import Generated, Sampling, _nucleus, generate
-from tests.world import EOS, KINDS, embedded, make_backbone, naive_answer, random_rows, random_vectors
+from tests.world import BOS, EOS, KINDS, embedded, make_backbone, naive_answer, random_rows, random_vectors
 
 CPU = torch.device("cpu")
 WIDTH = 32
@@ -60,12 +60,15 @@ def test_answers_that_grow_past_the_window(window: int) -> None:
     assert written(generate(backbone, pad_left(rows, CPU, SHARED), Sampling(25), ())) == wanted
 
 
+@pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short", "granite"])
-def test_answers_from_a_soft_prompt_equal_one_by_one(kind: str) -> None:
-    backbone, soft = make_backbone(kind), random_vectors(3, 5, WIDTH)
-    free = [naive_answer(backbone.model, row[None], 12, ()) for row in soft]
-    stops = stops_that_end_rows_at_different_times(free)
-    wanted = [naive_answer(backbone.model, row[None], 12, stops) for row in soft]
+def test_answers_from_a_soft_prompt_equal_one_by_one(kind: str, bos: bool) -> None:
+    """Behind the tokens that begin every text of the LLM, where its tokenizer has any."""
+    backbone, soft = make_backbone(kind, bos=bos), random_vectors(3, 5, WIDTH)
+    start = embedded(backbone.model, [BOS] if bos else [])
+    whole = [torch.cat([start, row[None]], dim=1) for row in soft]
+    stops = stops_that_end_rows_at_different_times([naive_answer(backbone.model, row, 12, ()) for row in whole])
+    wanted = [naive_answer(backbone.model, row, 12, stops) for row in whole]
     assert written(generate(backbone, soft, Sampling(12), stops)) == wanted
 
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch, pad_left
-from afterword.backbone.families import FAMILIES
+from afterword.backbone.families import FAMILIES, UNKNOWN
 from afterword.backbone.passes import frozen_prefix_pass, full_pass, response_pass
 from tests.world import (
+    BOS,
     KINDS,
     embedded,
     make_backbone,
@@ -22,6 +23,7 @@ from tests.world import (
     random_vectors,
     reference_states,
     weights_of,
+    with_tokenizer,
 )
 
 CPU = torch.device("cpu")
@@ -104,6 +106,16 @@ def test_a_shared_prefix_at_the_edge_of_the_window(name: str, window: int) -> No
     )
 
 
+@pytest.mark.parametrize("shared", [(), SHARED], ids=["plain", "shared"])
+@pytest.mark.parametrize("name", PASSES)
+def test_an_unknown_family_takes_the_plain_pass(name: str, shared: tuple[int, ...]) -> None:
+    """It might not be causal: here text does see what is appended to it, and no prefix can be computed before."""
+    backbone = make_backbone("llama", torch.float64)
+    backbone.model.config.is_causal = False
+    backbone.family = UNKNOWN
+    check(backbone, PASSES[name], random_rows((12, 5)), shared)
+
+
 def test_a_long_shared_prefix_is_one_forward_for_all_batches() -> None:
     backbone = make_backbone("qwen3")
     prefix = tuple(random_rows([50])[0])
@@ -179,9 +191,11 @@ def test_no_weight_gets_a_gradient_or_changes() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.model.state_dict().items())
 
 
+@pytest.mark.parametrize("start", [[BOS], []], ids=["behind BOS", "without BOS"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_response_states_are_those_that_predict_each_token(kind: str) -> None:
-    backbone = precise(kind)
+def test_response_states_are_those_that_predict_each_token(kind: str, start: list[int]) -> None:
+    """Behind the tokens that begin every text of the LLM, where its tokenizer has any."""
+    backbone = with_tokenizer(precise(kind), make_tokenizer(bos=bool(start)))
     responses = random_rows((6, 1, 13), seed=3)
     soft = random_vectors(3, 4, WIDTH, seed=4, dtype=backbone.dtype).requires_grad_()
     weights = random_vectors(20, WIDTH, seed=5, dtype=backbone.dtype)
@@ -191,9 +205,11 @@ def test_response_states_are_those_that_predict_each_token(kind: str) -> None:
 
     plain = []
     for prompt, response in zip(soft, responses, strict=True):
-        embeds = torch.cat([prompt[None], embedded(backbone.model, response)], dim=1)
+        embeds = torch.cat([embedded(backbone.model, start), prompt[None], embedded(backbone.model, response)], dim=1)
         # The last soft vector predicts the first token, and the last token predicts nothing.
-        plain.append(backbone.model.base_model(inputs_embeds=embeds, use_cache=False).last_hidden_state[0, 3:-1])
+        plain.append(
+            backbone.model.base_model(inputs_embeds=embeds, use_cache=False).last_hidden_state[0, len(start) + 3 : -1]
+        )
     wanted = torch.cat(plain)
     (wanted_gradient,) = torch.autograd.grad((wanted * weights).sum(), soft)
 
@@ -203,7 +219,7 @@ def test_response_states_are_those_that_predict_each_token(kind: str) -> None:
 
 
 def test_responses_of_one_token_each() -> None:
-    backbone = make_backbone("llama", torch.float64)
+    backbone = make_backbone("llama", torch.float64, bos=False)
     soft = random_vectors(2, 3, WIDTH, dtype=torch.float64)
     states, ids = response_pass(backbone, soft, [[40], [41]])
     wanted = backbone.model.base_model(inputs_embeds=soft, use_cache=False).last_hidden_state[:, -1]

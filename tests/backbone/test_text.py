@@ -139,7 +139,19 @@ def test_decode_leaves_control_tokens_out_unless_asked() -> None:
 
 
 def test_decoded_control_tokens_can_be_removed() -> None:
-    assert TEXT.without_control("<think>\nno</think><|tool|> <table>") == "\nno <table>"
+    assert TEXT.without_control("<think>\nno</think><|tool|> <eos><table><start_of_turn>") == "\nno <table>"
+
+
+def test_the_longest_control_token_is_removed_where_one_begins_another() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken("<end", special=True), AddedToken("<end>", special=True)])
+    assert TextTokenizer(tokenizer).without_control("a<end>b<end c") == "ab c"
+
+
+def test_a_special_token_of_one_character_is_a_character() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken("¶", special=True)])
+    assert TextTokenizer(tokenizer).plain(["a ¶ b"]) == [byte_ids("a ¶ b")]
 
 
 def test_text_of_bytes_that_are_no_character_decodes() -> None:

@@ -110,6 +110,15 @@ def test_the_backbone_is_loaded_from_its_own_folder(saved_folders: dict[str, Pat
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == FILES
 
 
+def test_a_path_is_as_good_as_a_string(saved_folders: dict[str, Path], tmp_path: Path) -> None:
+    started = Afterword.from_backbone(saved_folders["llama"], device="cpu", dtype="float32")
+    started.save_pretrained(tmp_path)
+    loaded = Afterword.from_pretrained(tmp_path, device="cpu", dtype="float32")
+    assert loaded.fingerprint == started.fingerprint
+    with pytest.raises(MissingPartError, match="no folder"):
+        Afterword.from_pretrained(tmp_path / "none" / "such")
+
+
 def test_a_model_can_be_saved_over_another(folder: Path) -> None:
     other = make_embedder(seed=9, n_compression=1)
     other.save_pretrained(str(folder))

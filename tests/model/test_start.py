@@ -49,7 +49,7 @@ def test_defaults_are_the_second_recipe_of_the_paper() -> None:
 
 def test_each_config_has_its_own_prompts() -> None:
     config().prompts["query"] = "changed"
-    assert config().prompts == {"query": "", "document": ""}
+    assert config().prompts == {"query": "", "document": "Summarize the following passage: "}
 
 
 def test_a_frame_that_leaves_no_room_is_refused() -> None:

@@ -16,7 +16,7 @@ from transformers import DynamicCache
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch
-from afterword.backbone.passes import behind_shared, visible
+from afterword.backbone.passes import behind_shared, behind_start, visible
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def generate(
 
     Args:
         backbone: The frozen LLM.
-        start: Token rows, or soft prompts of equal length.
+        start: Token rows, or soft prompts, which then stand behind the tokens that begin every text (BOS or none).
         sampling: How tokens are chosen.
         stop_ids: Tokens that end an answer; they are not part of it.
         seeds: One seed for each row, so that a drawn answer does not depend on its neighbours. Needed to sample.
@@ -66,7 +66,7 @@ def generate(
         start, cache = behind_shared(backbone, start, extra=sampling.max_new_tokens)
         embeds, mask = backbone.embed(start.ids), visible(start)
     else:
-        embeds, cache = start, None
+        embeds, cache = behind_start(backbone, start), None
         mask = torch.ones(embeds.shape[:2], dtype=torch.long, device=backbone.device)
     rows = _Rows(backbone, mask, cache if cache is not None else backbone.new_cache(), seeds, sampling)
     states: Tensor | None = rows.advance(embeds)

@@ -70,12 +70,27 @@ def response_pass(
     """
     width = max(len(response) for response in responses)
     ids = torch.tensor([[*r, *[0] * (width - len(r))] for r in responses], device=backbone.device)
-    embeds = torch.cat([soft_prompt.to(backbone.dtype), backbone.embed(ids[:, :-1])], dim=1)
+    start = behind_start(backbone, soft_prompt)
+    embeds = torch.cat([start, backbone.embed(ids[:, :-1])], dim=1)
     positions = torch.arange(embeds.shape[1], device=backbone.device).expand(len(responses), -1)
-    states = backbone.run(embeds, None, positions)[:, soft_prompt.shape[1] - 1 :]
+    states = backbone.run(embeds, None, positions)[:, start.shape[1] - 1 :]
     lengths = torch.tensor([len(r) for r in responses], device=backbone.device)
     real = torch.arange(width, device=backbone.device) < lengths[:, None]
     return states[real], ids[real]
+
+
+def behind_start(
+    backbone: Backbone, soft_prompt: Float[Tensor, "batch soft hidden"]
+) -> Float[Tensor, "batch time hidden"]:
+    """Put the tokens that begin every text of this LLM, BOS or none, before a soft prompt.
+
+    The paper's formula has no such token, and its Qwen models have none. A model that was trained with BOS before
+    everything is lost without it: on Gemma 3 270M a soft prompt of the response's own first ten embeddings left 4.8
+    nats a token without BOS, more than BOS alone with no soft prompt (4.0).
+    """
+    ids = torch.tensor([backbone.text.start_ids], dtype=torch.long, device=backbone.device)
+    start = backbone.embed(ids).expand(soft_prompt.shape[0], -1, -1)
+    return torch.cat([start, soft_prompt.to(backbone.dtype)], dim=1)
 
 
 def behind_shared(backbone: Backbone, batch: TokenBatch, extra: int) -> tuple[TokenBatch, DynamicCache | None]:

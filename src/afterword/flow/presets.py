@@ -15,11 +15,13 @@ _PAPER: dict[str, Any] = {
     "max_new_tokens": 512,
     "max_response_tokens": 512,
     "lr": 3e-4,
+    "lr_scale": "absolute",
     "warmup_steps": 100,
     "batch_size": 32,
     "epochs": 1.0,
     "warm_start": False,
     "recon_share": 1.0,
+    "document_share": 0.0,
     "w_recon": 1.0,
     "w_align": 1.0,
 }

@@ -49,7 +49,7 @@ class Afterword:
     @classmethod
     def from_backbone(
         cls,
-        name_or_path: str | Backbone,
+        name_or_path: str | Path | Backbone,
         n_thought: int = 0,
         n_compression: int = 10,
         *,
@@ -78,7 +78,7 @@ class Afterword:
         if isinstance(name_or_path, Backbone):
             backbone = name_or_path
         else:
-            backbone = load_backbone(BackboneSettings(name_or_path, revision, device, dtype, trust_remote_code))
+            backbone = load_backbone(BackboneSettings(str(name_or_path), revision, device, dtype, trust_remote_code))
         settings = settings or ModelSettings(n_thought=n_thought, n_compression=n_compression)
         config = ModelConfig(
             backbone=backbone.name,
@@ -97,7 +97,7 @@ class Afterword:
     @classmethod
     def from_pretrained(
         cls,
-        path: str,
+        path: str | Path,
         *,
         backbone: Backbone | None = None,
         device: Device = "auto",
@@ -112,15 +112,15 @@ class Afterword:
             CorruptError: A part is not what its config says.
             MismatchError: The backbone is not the one that the model was trained on.
         """
-        config, parts = load_parts(path, revision)
+        config, parts = load_parts(str(path), revision)
         if backbone is None:
             backbone = load_backbone(
                 BackboneSettings(config.backbone, config.backbone_revision, device, dtype, trust_remote_code)
             )
-        _check_backbone(config, backbone, path)
+        _check_backbone(config, backbone, str(path))
         return cls(backbone, parts, config)
 
-    def save_pretrained(self, path: str) -> None:
+    def save_pretrained(self, path: str | Path) -> None:
         """Save tokens, heads, config and card to a folder; the backbone is named in it, not copied."""
         save_model(Path(path), self.config, self.parts)
 

@@ -64,16 +64,18 @@ class LLMTeacher:
         rows = [ids[: self.max_seq_length] for ids in self.backbone.text.plain([self._glue + text for text in inputs])]
         vectors = torch.empty(len(rows), self.backbone.hidden_size)
         for group in by_length([len(row) for row in rows], batch_size):
-            vectors[group] = self._mean_states([rows[i] for i in group]).float().cpu()
+            vectors[group] = self._mean_states([rows[i] for i in group]).cpu()
         return vectors.numpy()
 
     def _mean_states(self, rows: Sequence[Sequence[int]]) -> Float[Tensor, "batch hidden"]:
-        if not rows[0]:  # longest first: all are empty
-            rows = [list(self._shared[-1:]) for _ in rows]
-        batch, cache = behind_shared(self.backbone, pad_left(rows, self.backbone.device, self._shared), extra=0)
+        own = [len(row) for row in rows]
+        shared = self._shared
+        if not all(rows):  # the state that an empty text gets must be among those of this pass, not behind them
+            shared, rows = (), [[*shared, *row] or [self.backbone.end_ids[0]] for row in rows]
+        batch, cache = behind_shared(self.backbone, pad_left(rows, self.backbone.device, shared), extra=0)
         mask = visible(batch)
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -batch.ids.shape[1] :]
-        states = self.backbone.run(self.backbone.embed(batch.ids), mask, positions, cache)
-        lengths = torch.tensor([max(1, len(row)) for row in rows], device=states.device)
-        own = torch.arange(states.shape[1], 0, -1, device=states.device) <= lengths[:, None]
-        return (states * own[..., None]).sum(dim=1) / lengths[:, None]
+        states = self.backbone.run(self.backbone.embed(batch.ids), mask, positions, cache).float()
+        lengths = torch.tensor([max(1, length) for length in own], device=states.device)
+        counted = torch.arange(states.shape[1], 0, -1, device=states.device) <= lengths[:, None]
+        return (states * counted[..., None]).sum(dim=1) / lengths[:, None]

@@ -89,6 +89,24 @@ def hold_out(examples: Examples, count: int, seed: int) -> tuple[Examples, Examp
     )
 
 
+def with_documents(model: Afterword, examples: Examples, share: float, seed: int) -> Examples:
+    """Add a share of the responses as documents.
+
+    A document's prompt asks for a summary. A response of a sentence or two is its own summary, so nothing need be
+    generated: the text of the response stands where the query stood, and response and target stay the same.
+    """
+    order = sorted(range(len(examples)), key=lambda i: rank(seed, f"document {examples.ids[i]}"))
+    chosen = examples.subset(sorted(order[: round(share * len(examples))]))
+    rows = model.inputs.rows(chosen.texts, model.config.prompts.get("document", ""))
+    return Examples(
+        examples.ids + [f"{identity}#document" for identity in chosen.ids],
+        examples.rows + rows,
+        examples.responses + chosen.responses,
+        examples.texts + chosen.texts,
+        torch.cat([examples.targets, chosen.targets]),
+    )
+
+
 def _response_ids(ids: list[int], end: int, was_cut: bool, limit: int) -> list[int]:
     if was_cut or len(ids) >= limit:
         return ids[:limit]

@@ -35,7 +35,8 @@ class Loop:
         folder: Where the run is kept.
         accelerator: Processes and device.
         report: Called after each step with the step, the number of steps and the losses.
-        notes: Kept in every checkpoint.
+        sizes: What the learning rate is multiplied by, for each parameter by name; 1 where nothing is said. Kept in
+            every checkpoint.
     """
 
     objective: Objective
@@ -43,26 +44,25 @@ class Loop:
     folder: RunFolder
     accelerator: Accelerator
     report: Report | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.module = self.objective.trainable()
         self.names: dict[Tensor, str] = {parameter: name for name, parameter in self.module.named_parameters()}
-        self.optimizer = torch.optim.AdamW(
-            self.module.parameters(), lr=self.settings.lr, weight_decay=self.settings.weight_decay
-        )
+        groups = [{"params": [parameter], "name": name} for name, parameter in self.module.named_parameters()]
+        self.optimizer = torch.optim.AdamW(groups, lr=self.settings.lr, weight_decay=self.settings.weight_decay)
         self.steps = total_steps(len(self.objective), self.settings.batch_size, self.settings.epochs)
 
-    def run(self, start: int = 0) -> None:
-        """Train from a step to the end.
+    def run(self, start: int | None = None) -> None:
+        """Train from a step to the end. Without a step, begin: the start is measured and kept as a checkpoint.
 
         Raises:
             WorkError: The loss is not finite; the step is named.
         """
-        if start == 0:
+        if start is None:
             self._measure(0)
             self._save(0)
-        for step in range(start, self.steps):
+        for step in range(start or 0, self.steps):
             began = time.perf_counter()
             losses = self._step(step)
             done = step + 1
@@ -79,6 +79,7 @@ class Loop:
     def restore(self, checkpoint: Checkpoint) -> None:
         """Put a run back to where a checkpoint was taken."""
         self.module.load_state_dict(checkpoint.weights)
+        self.sizes = checkpoint.notes["sizes"]
         restore_optimizer(self.optimizer, self.names, checkpoint.optimizer)
         torch.set_rng_state(checkpoint.rng)
         if self.accelerator.is_main_process:
@@ -100,7 +101,7 @@ class Loop:
             raise WorkError(f"step {step + 1}: the loss is {losses}; lower lr, or take dtype float32")
         losses["gradient"] = float(torch.nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip))
         for group in self.optimizer.param_groups:
-            group["lr"] = self._rate(step)
+            group["lr"] = self._rate(step) * self.sizes.get(group["name"], 1.0)
         self.optimizer.step()
         return losses
 
@@ -146,7 +147,8 @@ class Loop:
     def _save(self, step: int) -> None:
         if self.accelerator.is_main_process:
             moments = optimizer_tensors(self.optimizer, self.names)
-            self.folder.save(Checkpoint(step, self.module.state_dict(), moments, torch.get_rng_state(), self.notes))
+            notes = {"sizes": self.sizes}
+            self.folder.save(Checkpoint(step, self.module.state_dict(), moments, torch.get_rng_state(), notes))
         self.accelerator.wait_for_everyone()
 
 

@@ -21,7 +21,7 @@ def seeded(*parts: int | str) -> torch.Generator:
 
 def total_steps(examples: int, batch_size: int, epochs: float) -> int:
     """Return the steps of a run; at least one."""
-    return max(1, math.ceil(examples / batch_size * epochs - 1e-9))
+    return max(1, math.ceil(examples / min(batch_size, examples) * epochs - 1e-9))
 
 
 def step_indices(step: int, examples: int, batch_size: int, seed: int) -> list[int]:

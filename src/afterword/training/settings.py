@@ -15,8 +15,11 @@ AlignReduction = Literal["relative", "mean", "sum"]
 class TrainSettings:
     """What is minimised, and how."""
 
-    lr: float = 1e-3
+    lr: float = 0.01
     """Peak learning rate of AdamW."""
+    lr_scale: Literal["relative", "absolute"] = "relative"
+    """Whether the learning rate is a share of each parameter's own size at the start, or one number for all (paper).
+    Tokens, heads and a teacher's space differ in size by a factor of a thousand."""
     epochs: float = 1.0
     """Passes over the training responses; parts of a pass are fine."""
     batch_size: int = 32
@@ -29,8 +32,8 @@ class TrainSettings:
     """Longest gradient."""
     weight_decay: float = 0.0
     """AdamW's decay of the weights."""
-    w_recon: float = 1.0
-    """Weight of the reconstruction loss."""
+    w_recon: float = 0.02
+    """Weight of the reconstruction loss. Its gradient at the tokens is some fifty times that of the alignment loss."""
     w_align: float = 1.0
     """Weight of the alignment loss."""
     recon_reduction: Reduction = "mean"
@@ -38,6 +41,9 @@ class TrainSettings:
     align_reduction: AlignReduction = "relative"
     """Alignment loss: over the variance of the targets (1 is no better than their mean, whatever the teacher's scale),
     mean over dimensions (authors' code), or their sum (paper)."""
+    document_share: float = 0.5
+    """Share of the responses that are also shown as documents, under the model's document prompt, to be answered by
+    themselves: the side of a search that is not asked but found. 0 trains on queries only, as the paper."""
     recon_share: float = 1.0
     """Share of each step's responses that are reconstructed, drawn anew each step."""
     max_response_tokens: int = 512
@@ -68,6 +74,8 @@ class TrainSettings:
         for name in ("w_recon", "w_align", "weight_decay", "warmup_steps", "validation", "warm_start_samples"):
             if getattr(self, name) < 0:
                 raise SettingError(f"{name} is {getattr(self, name)}: it cannot be negative")
+        if not 0 <= self.document_share <= 1:
+            raise SettingError(f"document_share is {self.document_share}: it is between 0 and 1")
         if not 0 < self.recon_share <= 1:
             raise SettingError(f"recon_share is {self.recon_share}: it is above 0 and at most 1")
         if self.w_recon == 0 and self.w_align == 0:

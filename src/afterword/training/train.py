@@ -19,11 +19,12 @@ from afterword.errors import ArtefactError
 from afterword.model.heads import random_heads
 from afterword.model.model import Afterword
 from afterword.model.settings import ModelSettings
-from afterword.training.examples import Examples, hold_out, make_examples
+from afterword.training.examples import Examples, hold_out, make_examples, with_documents
 from afterword.training.generative import GenerativeObjective
 from afterword.training.loop import Loop, Report
 from afterword.training.run_folder import RunFolder
 from afterword.training.settings import TrainSettings
+from afterword.training.step_sizes import step_sizes
 from afterword.training.warm_start import warm_start
 
 KIND = "training"
@@ -82,6 +83,7 @@ def train(
     model = _untrained(backbone, targets, model_settings, settings)
     examples, skipped = make_examples(model, responses, targets, settings.max_response_tokens)
     training, held_out = hold_out(examples, settings.validation, settings.seed)
+    training = with_documents(model, training, settings.document_share, settings.seed)
     existed = open_or_create(out, _manifest(backbone, targets, examples, model_settings, settings))
     folder = RunFolder(out)
     checkpoint = folder.latest()
@@ -93,7 +95,8 @@ def train(
     else:
         folder.rewind(-1)
         _start(model, training, settings, folder)
-    loop.run(checkpoint.step if checkpoint else 0)
+        loop.sizes = step_sizes(model.parts, training.targets, settings)
+    loop.run(checkpoint.step if checkpoint else None)
     if loop.accelerator.is_main_process:
         model.save_pretrained(str(folder.model))
     loop.accelerator.end_training()
