@@ -4,6 +4,9 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
+# Some environments forbid Python to keep what it compiled: every start would then compile thousands of files again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check clean
 
 help: ## show this help (the default)

@@ -4,8 +4,9 @@
 
 DATA is a folder with `sts/stsb_dev.jsonl.gz`, `classification/banking77.jsonl.gz` and
 `clustering/clinc150_domains.jsonl.gz`. An ENCODER is `mean:BACKBONE` (mean of the LLM's last states), `st:NAME` (a
-SentenceTransformer; `st:demo` is the packaged one) or the folder of a saved model. Seeded subsets, unless --full: they
-are for comparing encoders with each other, not with published scores.
+SentenceTransformer; `st:demo` is the packaged one), `random:RUN`, `warm:RUN` or `trained:RUN` (the model of a run
+folder with random heads, after its warm start, and at its end). Seeded subsets, unless --full: they are for comparing
+encoders with each other, not with published scores.
 """
 
 from __future__ import annotations
@@ -78,16 +79,24 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def open_encoder(name: str) -> Embed:
+def open_encoder(name: str, prompt_name: str | None) -> Embed:
     """Return what turns texts into vectors."""
     from afterword import Afterword, BackboneSettings, load_backbone, open_teacher
+    from afterword.model.heads import random_heads
     from afterword.teacher.llm import LLMTeacher
+    from afterword.training.run_folder import RunFolder
 
     kind, _, rest = name.partition(":")
     if kind == "mean":
         return LLMTeacher(load_backbone(BackboneSettings(rest)), prompt="").encode
-    encoder = open_teacher(rest) if kind == "st" else Afterword.from_pretrained(name)
-    return lambda texts: np.asarray(encoder.encode(texts))
+    if kind == "st":
+        return open_teacher(rest).encode
+    model = Afterword.from_pretrained(str(Path(rest) / "model"))
+    if kind in ("random", "warm"):
+        model.parts.load_state_dict(RunFolder(rest).first().weights)
+    if kind == "random":
+        random_heads(model.parts, seed=0)
+    return lambda texts: model.encode(texts, prompt_name=prompt_name)
 
 
 def main() -> None:
@@ -95,13 +104,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("encoders", nargs="+")
+    parser.add_argument("--prompt-name", help="saved prompt that our models take, such as document")
     parser.add_argument("--full", action="store_true", help="use the whole sets")
     arguments = parser.parse_args()
     print("| encoder | STS-B dev | Banking77 | CLINC domains | seconds |\n|---|---|---|---|---|")
     for name in arguments.encoders:
         began = time.perf_counter()
-        scores = measure(open_encoder(name), arguments.data, arguments.full)
-        print(f"| {name} | " + " | ".join(f"{v:.1f}" for v in scores.values()) + f" | {time.perf_counter() - began:.0f} |")
+        scores = measure(open_encoder(name, arguments.prompt_name), arguments.data, arguments.full)
+        print(
+            f"| {name} | " + " | ".join(f"{v:.1f}" for v in scores.values()) + f" | {time.perf_counter() - began:.0f} |"
+        )
 
 
 if __name__ == "__main__":

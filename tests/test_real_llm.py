@@ -23,7 +23,7 @@ from afterword.corpus.records import Query, text_id
 
 pytestmark = pytest.mark.llm
 
-QUESTIONS = ["What is the capital of France?", "Which planet is closest to the sun?", "is the moon bigger than the earth"]
+QUESTIONS = ["What is the capital of France?", "Which planet is closest to the sun?", "is the moon bigger than earth"]
 
 
 @pytest.fixture(scope="module")

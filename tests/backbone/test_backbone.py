@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import GenerationConfig
+from transformers import AutoModelForCausalLM, Gemma3Config, GenerationConfig
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.families import sliding_window
+from afterword.backbone.batch import pad_left
+from afterword.backbone.families import FAMILIES, family_of, sliding_window
+from afterword.backbone.passes import full_pass
 from afterword.errors import SettingError
 from tests.world import (
     ADDED,
@@ -59,6 +61,22 @@ def test_embedded_ids_stand_for_the_ids(kind: str) -> None:
         found = backbone.run(backbone.embed(ids), None, torch.arange(len(ROW))[None])
         wanted = backbone.model.base_model(ids).last_hidden_state
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_language_model_inside_a_multimodal_one_is_used() -> None:
+    """Gemma 3 from 4B on can see; only its language part is asked, and its config, window and head are found."""
+    text = make_model("gemma3_text-short").config
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = Gemma3Config(text_config=text, vision_config={**vision, "image_size": 8, "patch_size": 4})
+    backbone = Backbone(AutoModelForCausalLM.from_config(config), make_tokenizer(), "tiny")
+    assert (backbone.window, backbone.hidden_size, backbone.family) == (8, 32, FAMILIES["gemma3_text"])
+    batch = pad_left([ROW[:-1], ROW[:5]], backbone.device)
+    with torch.no_grad():
+        wanted = backbone.model(torch.tensor([ROW])).logits[0, -1]
+        tail = backbone.embed(torch.tensor([ROW[-1:]]))[0]
+        states = full_pass(backbone, batch, tail)
+    assert wanted.std() > 0.1
+    torch.testing.assert_close(backbone.logits(states[0])[0], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_a_backbone_is_frozen_and_in_eval_mode() -> None:
@@ -159,3 +177,45 @@ def test_table_is_not_a_control_token() -> None:
     tokenizer = make_tokenizer()
     assert [tokenizer.convert_tokens_to_ids(token) for token in (*SPECIAL, *ADDED)] == list(range(11))
     assert tokenizer("hé☃", add_special_tokens=False).input_ids == byte_ids("hé☃")
+
+
+@pytest.mark.parametrize(
+    ("changes", "template"),
+    [
+        ({"sliding_window": 9}, None),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 77.0}}, None),
+        ({}, "x"),
+    ],
+)
+def test_fingerprint_sees_what_no_weight_shows(changes: dict[str, object], template: str | None) -> None:
+    plain = make_backbone("mistral")
+    other = make_backbone("mistral", template=template, **changes)
+    assert all(torch.equal(a, b) for a, b in zip(plain.model.parameters(), other.model.parameters(), strict=True))
+    assert plain.fingerprint != other.fingerprint
+
+
+def test_fingerprint_sees_a_vocabulary_in_another_order() -> None:
+    backbone = make_backbone()
+    tokenizer = make_tokenizer()
+    tokenizer.convert_ids_to_tokens = lambda ids: [f"other {i}" for i in ids]
+    assert with_tokenizer(backbone, tokenizer).fingerprint != backbone.fingerprint
+
+
+def test_a_head_that_no_table_explains_is_refused() -> None:
+    backbone = make_backbone("starcoder2")
+    forward = backbone.model.forward
+
+    def scaled(*arguments: object, **options: object) -> object:
+        output = forward(*arguments, **options)
+        output.logits = output.logits * 3.0
+        return output
+
+    backbone.model.forward = scaled
+    with pytest.raises(SettingError, match=r"starcoder2.*families\.py"):
+        _ = backbone.head
+
+
+def test_a_model_that_sees_both_ways_takes_the_plain_pass() -> None:
+    config = make_model("gemma3_text").config
+    config.use_bidirectional_attention = True
+    assert not family_of(config).causal_prefix

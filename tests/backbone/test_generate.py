@@ -10,6 +10,7 @@ import torch
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import pad_left
 from afterword.backbone.generate import Generated, Sampling, _nucleus, generate
+from afterword.errors import InputError
 from tests.world import BOS, EOS, KINDS, embedded, make_backbone, naive_answer, random_rows, random_vectors
 
 CPU = torch.device("cpu")
@@ -198,3 +199,9 @@ def test_nothing_outside_the_nucleus_is_drawn() -> None:
     drawn = {answer.ids[0] for answer in answers}
     assert len(drawn) > 1
     assert drawn <= set(order[:size].tolist())
+
+
+def test_nothing_to_continue_is_said() -> None:
+    backbone = make_backbone("qwen3", bos=False)
+    with pytest.raises(InputError, match="nothing to continue"):
+        generate(backbone, pad_left([[], []], backbone.device), Sampling(3), {EOS})

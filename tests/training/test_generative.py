@@ -233,3 +233,19 @@ def test_cost_counts_all_tokens_that_run(tmp_path: Path, backbone: Backbone) -> 
     (response,) = responses_of(goal.train, [0])
     query, answer = len(response.query.encode()), len(response.text.encode()) + (not response.cut)
     assert goal.cost(0) == query + 2 + 3 + 3 + answer
+
+
+def test_gradient_checkpointing_of_the_backbone_changes_nothing(tmp_path: Path) -> None:
+    """A backbone that a user has set up for it: tokens and heads get the gradients they had (CASES C50)."""
+    gradients = {}
+    for checkpointing in (False, True):
+        backbone = make_backbone("llama")
+        if checkpointing:
+            model = backbone.model
+            getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
+        goal = objective(backbone, tmp_path / str(checkpointing), quick())
+        loss, _ = goal.loss([0, 1, 2], goal.plan([0, 1, 2], 0))
+        loss.backward()
+        gradients[checkpointing] = [parameter.grad for parameter in goal.trainable().parameters()]
+    assert all(float(gradient.abs().sum()) > 0 for gradient in gradients[False])
+    torch.testing.assert_close(gradients[True], gradients[False])

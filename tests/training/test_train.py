@@ -132,6 +132,14 @@ def test_the_first_step_goes_as_far_as_its_learning_rate(tmp_path: Path, backbon
     assert float(moved.median()) == pytest.approx(2e-3, rel=1e-3)
 
 
+def test_a_relative_rate_moves_each_parameter_by_its_share(tmp_path: Path, backbone: Backbone) -> None:
+    run(tmp_path, backbone, quick(epochs=1 / 3, lr=2e-3, lr_scale="relative"))
+    start, end = saved(tmp_path, "checkpoints/step-000000/weights.safetensors"), saved(tmp_path)
+    for name in ("tokens", "recon.weight", "align.weight"):
+        size = float(start[name].square().mean().sqrt())
+        assert float((end[name] - start[name]).abs().median()) == pytest.approx(2e-3 * size, rel=1e-3), name
+
+
 class Stop(Exception):
     pass
 
@@ -151,12 +159,12 @@ def test_the_report_comes_after_every_step(tmp_path: Path, backbone: Backbone) -
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 5, 6])
-@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("start", [{"warm_start": True, "lr_scale": "relative"}, {}], ids=["warm", "random"])
 def test_stopped_and_run_again_equals_a_straight_run_bit_for_bit(
-    stop: int, warm: bool, tmp_path: Path, backbone: Backbone
+    stop: int, start: dict[str, Any], tmp_path: Path, backbone: Backbone
 ) -> None:
     """Six steps, a checkpoint every other: weights, moments, measures and log are the same (CASES C47)."""
-    settings = quick(epochs=2.0, save_every=2, eval_every=3, warm_start=warm, recon_share=0.5, warmup_steps=2)
+    settings = quick(epochs=2.0, save_every=2, eval_every=3, recon_share=0.5, warmup_steps=2, **start)
     run(tmp_path / "straight", backbone, settings)
     with pytest.raises(Stop):
         run(tmp_path / "cut", backbone, settings, report=stop_at(stop))

@@ -63,6 +63,9 @@ def quick(**changes: Any) -> TrainSettings:
     """Settings of a training of few steps: 12 examples to train on, 4 held out, 3 steps an epoch."""
     values: dict[str, Any] = {
         "lr": 1e-2,
+        "lr_scale": "absolute",
+        "w_recon": 1.0,
+        "w_align": 1.0,
         "batch_size": 4,
         "warmup_steps": 0,
         "validation": 4,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections import OrderedDict
 from functools import cached_property
 from typing import Any, cast
@@ -12,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
-from afterword.backbone.families import Family, family_of, sliding_window
+from afterword.backbone.families import UNKNOWN, Family, family_of, sliding_window
 from afterword.backbone.frames import render_chat
 from afterword.backbone.text import TextTokenizer
 from afterword.encoder import hash_tensors
@@ -74,9 +75,17 @@ class Backbone:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of weights and vocabulary that ties every artefact to this backbone."""
-        vocabulary = torch.tensor([len(self.text.tokenizer), *self.text.start_ids], dtype=torch.float32)
-        return hash_tensors([*self.model.named_parameters(), ("tokenizer", vocabulary)])
+        """A hash of weights, vocabulary, template and positions that ties every artefact to this backbone."""
+        size = len(self.text.tokenizer)
+        tokens = self.text.tokenizer.convert_ids_to_tokens(list(range(0, size, max(1, size // 4096))))
+        decides = {
+            "tokens": [size, *self.text.start_ids, *tokens],
+            "template": self.text.tokenizer.chat_template,
+            "rope": getattr(self.config, "rope_parameters", None),
+            "window": self.window,
+        }
+        named = json.dumps(decides, sort_keys=True, default=str)
+        return hash_tensors([*self.model.named_parameters(), (named, torch.empty(0))])
 
     @cached_property
     def end_ids(self) -> tuple[int, ...]:
@@ -148,7 +157,11 @@ class Backbone:
 
     @cached_property
     def head(self) -> VocabularyHead:
-        """The frozen vocabulary head as plain tensors and numbers."""
+        """The frozen vocabulary head as plain tensors and numbers.
+
+        Raises:
+            SettingError: The family is not in our table and changes its logits in a way we do not know.
+        """
         layer = self.model.get_output_embeddings()
         scale = 1.0
         if self.family.logit_scale:
@@ -156,7 +169,21 @@ class Backbone:
         if self.family.logit_divisor:
             scale /= float(getattr(self.config, self.family.logit_divisor))
         softcap = getattr(self.config, "final_logit_softcapping", None)
-        return VocabularyHead(layer.weight, getattr(layer, "bias", None), scale, softcap)
+        head = VocabularyHead(layer.weight, getattr(layer, "bias", None), scale, softcap)
+        if self.family == UNKNOWN:
+            self._check_head(head)
+        return head
+
+    @torch.no_grad()
+    def _check_head(self, head: VocabularyHead) -> None:
+        ids = torch.tensor([[0, 1]], device=self.device)
+        expected = self.model(input_ids=ids).logits[0].float()
+        found = head.logits(self.body(input_ids=ids).last_hidden_state[0])
+        if not torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.abs().max())):
+            raise SettingError(
+                f"models of type {self.config.model_type} change their logits in a way that is not in the table of "
+                "families: add a row for it to afterword/backbone/families.py"
+            )
 
     def _turn_end(self) -> int | None:
         """The id that the chat template writes behind an assistant's turn."""
@@ -190,7 +217,7 @@ class VocabularyHead:
 
 
 def _cache_argument(body: nn.Module) -> str:
-    # `past_key_values` became `cache` in transformers 5.21; both are in use.
+    # `past_key_values` became `cache` in transformers 5.24; both are in use.
     return "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"
 
 

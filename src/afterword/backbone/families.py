@@ -44,7 +44,9 @@ UNKNOWN = Family(causal_prefix=False)
 
 
 def family_of(config: PretrainedConfig) -> Family:
-    """Return what is known about the family of this config."""
+    """Return what is known about the family of this config; one that sees both ways is none that we know."""
+    if getattr(config, "use_bidirectional_attention", False):
+        return UNKNOWN
     return FAMILIES.get(config.model_type, UNKNOWN)
 
 

@@ -17,6 +17,7 @@ from transformers import DynamicCache
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch
 from afterword.backbone.passes import behind_shared, behind_start, visible
+from afterword.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def generate(
     else:
         embeds, cache = behind_start(backbone, start), None
         mask = torch.ones(embeds.shape[:2], dtype=torch.long, device=backbone.device)
+    if not embeds.shape[1] and not (cache and cache.get_seq_length()):
+        raise InputError("there is nothing to continue: the text has no token, and this LLM begins without one")
     rows = _Rows(backbone, mask, cache if cache is not None else backbone.new_cache(), seeds, sampling)
     states: Tensor | None = rows.advance(embeds)
     while states is not None:

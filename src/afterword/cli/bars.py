@@ -57,12 +57,13 @@ class Bars:
         elif time.perf_counter() - self.said > EVERY:
             self.said = time.perf_counter()
             of = f" of {self.total}" if self.total else ""
-            self.console.print(f"{self.name:<10} {self.count}{of} {note}", highlight=False)
+            self.console.print(f"{self.name:<10} {self.count}{of} {note}", highlight=False, soft_wrap=True)
 
     def done(self, note: str) -> None:
         """Close the bar and leave one line."""
         self._close()
-        self.console.print(f"{self.name:<10} {time.perf_counter() - self.began:6.1f} s  {note}", highlight=False)
+        spent = time.perf_counter() - self.began
+        self.console.print(f"{self.name:<10} {spent:6.1f} s  {note}", highlight=False, soft_wrap=True)
 
     def _close(self) -> None:
         if self.bar is not None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Self
 
 from afterword.errors import SettingError
 
@@ -41,15 +40,21 @@ def encode_file(
         How many texts were encoded.
 
     Raises:
-        SettingError: The name ends in neither.
+        SettingError: The name ends in neither, or no file can be written there.
     """
     path = Path(out)
     kinds: dict[str, type[NpyFile] | type[ParquetFile]] = {".npy": NpyFile, ".parquet": ParquetFile}
     if path.suffix not in kinds:
         raise SettingError(f"{out}: vectors are written to a .npy or a .parquet file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    count = 0
-    with kinds[path.suffix](path, dimension) as file:
+    if path.is_dir():
+        raise SettingError(f"{out} is a folder: name a file in it")
+    writer, count = kinds[path.suffix](path, dimension), 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer.part.touch()
+    except OSError as error:
+        raise SettingError(f"{out} cannot be written: {error.strerror or error}") from error
+    with writer as file:
         for chunk in _chunks(rows):
             ids = [str(count + i) if identity is None else identity for i, (identity, _) in enumerate(chunk)]
             file.append(ids, encode([text for _, text in chunk]))
@@ -67,7 +72,7 @@ class NpyFile:
         self.path, self.dimension, self.rows, self.has_ids = path, dimension, 0, False
         self.part, self.id_part = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.ids.part")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> NpyFile:
         self.file, self.ids = self.part.open("wb"), self.id_part.open("w", encoding="utf-8")
         self._header()
         return self
@@ -85,9 +90,11 @@ class NpyFile:
         self.file.close()
         self.ids.close()
         if kind is None:
+            beside = self.path.with_suffix(".ids.txt")
+            beside.unlink(missing_ok=True)  # those of an earlier file of this name
             self.part.replace(self.path)
             if self.has_ids:
-                self.id_part.replace(self.path.with_suffix(".ids.txt"))
+                self.id_part.replace(beside)
         self.part.unlink(missing_ok=True)
         self.id_part.unlink(missing_ok=True)
 
@@ -103,7 +110,7 @@ class ParquetFile:
         self.path, self.dimension, self.has_ids = path, dimension, False
         self.part = path.with_name(f".{path.name}.part")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> ParquetFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -46,4 +46,4 @@ def embedding_scale(backbone: Backbone) -> float:
 def _embedded_sample(backbone: Backbone, generator: torch.Generator, size: int = 4096) -> Float[Tensor, "size hidden"]:
     vocabulary = min(len(backbone.text.tokenizer), backbone.embedding_matrix.shape[0])
     ids = torch.randint(vocabulary, (1, size), generator=generator).to(backbone.device)
-    return backbone.embed(ids)[0].float().cpu()
+    return backbone.embed(ids)[0].detach().float().cpu()

@@ -25,7 +25,7 @@ from afterword.training.loop import Loop, Report
 from afterword.training.run_folder import RunFolder
 from afterword.training.settings import TrainSettings
 from afterword.training.step_sizes import step_sizes
-from afterword.training.warm_start import warm_start
+from afterword.training.warm_start import Ridge, warm_start
 
 KIND = "training"
 
@@ -93,8 +93,11 @@ def train(
     if checkpoint:
         loop.restore(checkpoint)
     else:
-        folder.rewind(-1)
-        _start(model, training, settings, folder)
+        ridge = _start(model, training, settings)
+        if loop.accelerator.is_main_process:
+            folder.rewind(-1)
+            if ridge:
+                folder.log({"event": "warm_start", "step": 0, "strength": ridge.strength, "error": ridge.error})
         loop.sizes = step_sizes(model.parts, training.targets, settings)
     loop.run(checkpoint.step if checkpoint else None)
     if loop.accelerator.is_main_process:
@@ -110,12 +113,11 @@ def _untrained(backbone: Backbone, targets: Targets, shape: ModelSettings, setti
     return Afterword(backbone, model.parts, replace(model.config, teacher=targets.teacher))
 
 
-def _start(model: Afterword, training: Examples, settings: TrainSettings, folder: RunFolder) -> None:
+def _start(model: Afterword, training: Examples, settings: TrainSettings) -> Ridge | None:
     if settings.warm_start:
-        ridge = warm_start(model, training, settings)
-        folder.log({"event": "warm_start", "step": 0, "strength": ridge.strength, "error": ridge.error})
-    else:
-        random_heads(model.parts, settings.seed)
+        return warm_start(model, training, settings)
+    random_heads(model.parts, settings.seed)
+    return None
 
 
 def _loop(
