@@ -21,7 +21,7 @@ demo: .venv/.stamp-demo ## train, encode and decode with a small real LLM
 	@$(BIN)/afterword demo
 
 test: check ## run the checks, then all tests with coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --cov --cov-report=term-missing:skip-covered $(PYTEST_ARGS)
 
 check: .venv/.stamp-dev ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 from afterword.backbone.backbone import Backbone
 from tests.world import QWEN_TEMPLATE, make_backbone, make_model, make_tokenizer
 
+# Tiny tensors: a second thread only waits, and with two test processes on two cores it makes all of them wait.
+torch.set_num_threads(1)
 settings.register_profile("tests", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("tests")
 

@@ -70,11 +70,14 @@ def test_flags_of_settings_have_no_prefix(capsys: pytest.CaptureFixture[str]) ->
         assert re.search(rf"^\W*{flag}\b", out, re.MULTILINE), flag
 
 
-def test_help_into_a_pipe_that_nobody_reads_is_quiet() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"]], ids=["all", "one"])
+def test_help_into_a_pipe_that_nobody_reads_is_quiet(arguments: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reader, writer = os.pipe()
     os.close(reader)
+    command = [sys.executable, "-m", "afterword", *arguments]
     try:
-        done = subprocess.run([sys.executable, "-m", "afterword", "--help"], stdout=writer, stderr=subprocess.PIPE)
+        done = subprocess.run(command, env=environment, stdout=writer, stderr=subprocess.PIPE)
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch
@@ -28,6 +29,7 @@ from tests.world import (
     make_backbone,
     make_tokenizer,
     naive_answer,
+    with_tokenizer,
 )
 
 TEXTS = (
@@ -185,6 +187,17 @@ def test_think_blocks_are_dropped_and_unfinished_ones_counted(
     found, counts = answered(monkeypatch, tmp_path, backbone, spy, short())
     assert [(response.text, response.cut) for response in found] == [("yes", True), ("", True)]
     assert counts == ResponseCounts(written=2, cut=2, empty=1, unfinished_thinking=1)
+
+
+def test_think_blocks_are_dropped_where_their_marks_are_special_tokens(
+    backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such marks vanish when an answer is decoded without special tokens, and the thinking would stay."""
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken(mark, special=True) for mark in ("<think>", "</think>")], special_tokens=True)
+    spy = Spy(("<think>", "x", "</think>", "yes"))
+    found, _ = answered(monkeypatch, tmp_path, with_tokenizer(backbone, tokenizer), spy, short())
+    assert found[0].text == "yes"
 
 
 def test_a_block_that_the_template_opened_is_thinking_up_to_its_end(

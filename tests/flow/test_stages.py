@@ -130,13 +130,13 @@ def test_a_second_run_does_nothing_and_returns_the_same_model(
     monkeypatch.setattr(responses_module, "generate", never)
     monkeypatch.setattr("afterword.corpus.targets.encode_array", never)
     monkeypatch.setattr("afterword.training.loop.Loop._step", never)
-    monkeypatch.setattr("afterword.training.train.warm_start", never)
+    monkeypatch.setattr("afterword.training.train.fit_alignment", never)
     monkeypatch.setattr(module, "load_queries", never)
     watched = Watched()
     again = Stages(Recipe.from_values(values), tmp_path / "out", watched)
     result = again.run()
     assert contents(tmp_path / "out") == before
-    assert result.resumed_from == result.steps
+    assert result.resumed_from == result.steps + 1  # behind the last step the head was fitted once more
     assert np.array_equal(
         result.model.encode(TEXTS),
         Afterword.from_pretrained(str(tmp_path / "out/training/model"), dtype="float32").encode(TEXTS),

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from afterword.backbone.backbone import Backbone
 from afterword.model.model import Afterword
 from afterword.training.examples import make_examples
-from afterword.training.warm_start import STRENGTHS, fit_ridge, warm_start
+from afterword.training.warm_start import STRENGTHS, fit_alignment, fit_ridge
 from tests.teachers import vowels
 from tests.training.world import SHAPE, Reference, corpus, counted_targets, quick
 from tests.world import make_backbone, random_vectors
@@ -88,7 +88,7 @@ def test_embeddings_of_the_started_model_are_the_ridge_predictions(kind: str, tm
     model = Afterword.from_backbone(backbone, settings=SHAPE, embedding_dimension=5)
     examples, _ = make_examples(model, responses, counted_targets(responses, tmp_path), 24)
     tokens, recon = model.parts.tokens.clone(), model.parts.recon.weight.clone()
-    ridge = warm_start(model, examples, quick(tokens_per_pass=150))
+    ridge = fit_alignment(model, examples, quick(tokens_per_pass=150))
 
     x, y = mean_prompts(backbone, model, [r.query for r in responses]), vowels([r.text for r in responses])
     fit = SklearnRidge(alpha=penalty(x, ridge.strength), solver="svd").fit(x, y.astype(np.float64))
@@ -109,7 +109,7 @@ def test_a_bound_on_the_samples_takes_some_by_seed(tmp_path: Path, backbone: Bac
         "all": quick(),
         "all again": quick(seed=1),
     }.items():
-        warm_start(model, examples, settings)
+        fit_alignment(model, examples, settings)
         biases[name] = model.parts.align.bias.tolist()
     assert biases["all"] == biases["all again"]
     assert len({tuple(bias) for bias in biases.values()}) == 3

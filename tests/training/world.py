@@ -75,6 +75,7 @@ def quick(**changes: Any) -> TrainSettings:
         "warm_start": False,
         "align_reduction": "mean",
         "document_share": 0.0,
+        "refit": False,
     }
     return TrainSettings(**{**values, **changes})
 

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from afterword.errors import SettingError
+
 
 @dataclass(frozen=True)
 class TokenBatch:
@@ -54,7 +56,12 @@ def by_length(lengths: Sequence[int], max_rows: int, max_tokens: int | None = No
 
     Yields:
         Indices of the items of one group; each index comes once.
+
+    Raises:
+        SettingError: There are items, and no group may hold any.
     """
+    if lengths and max_rows < 1:
+        raise SettingError(f"batch_size is {max_rows}: it must be at least 1")
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     start = 0
     while start < len(order):

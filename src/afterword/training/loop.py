@@ -60,8 +60,7 @@ class Loop:
             WorkError: The loss is not finite; the step is named.
         """
         if start is None:
-            self._measure(0)
-            self._save(0)
+            self.mark(0)
         for step in range(start or 0, self.steps):
             began = time.perf_counter()
             losses = self._step(step)
@@ -75,6 +74,11 @@ class Loop:
                 self._measure(done)
             if done % self.settings.save_every == 0 or done == self.steps:
                 self._save(done)
+
+    def mark(self, step: int) -> None:
+        """Measure, and keep a checkpoint."""
+        self._measure(step)
+        self._save(step)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Put a run back to where a checkpoint was taken."""

@@ -52,6 +52,8 @@ class TrainSettings:
     """Start the heads in closed form; otherwise at random, as in the paper."""
     warm_start_samples: int = 4096
     """Most responses the closed form looks at."""
+    refit: bool = True
+    """Fit the alignment head once more in closed form at the end, on the tokens as they then are."""
     validation: int = 128
     """Responses held out to measure on."""
     eval_every: int = 25

@@ -25,7 +25,7 @@ from afterword.training.loop import Loop, Report
 from afterword.training.run_folder import RunFolder
 from afterword.training.settings import TrainSettings
 from afterword.training.step_sizes import step_sizes
-from afterword.training.warm_start import Ridge, warm_start
+from afterword.training.warm_start import Ridge, fit_alignment
 
 KIND = "training"
 
@@ -93,13 +93,18 @@ def train(
     if checkpoint:
         loop.restore(checkpoint)
     else:
-        ridge = _start(model, training, settings)
         if loop.accelerator.is_main_process:
             folder.rewind(-1)
-            if ridge:
-                folder.log({"event": "warm_start", "step": 0, "strength": ridge.strength, "error": ridge.error})
+        if settings.warm_start:
+            _log_fit(loop, "warm_start", 0, fit_alignment(model, training, settings))
+        else:
+            random_heads(model.parts, settings.seed)
         loop.sizes = step_sizes(model.parts, training.targets, settings)
     loop.run(checkpoint.step if checkpoint else None)
+    if settings.refit and (checkpoint is None or checkpoint.step <= loop.steps):
+        ridge = fit_alignment(model, training, settings)
+        _log_fit(loop, "refit", loop.steps + 1, ridge)
+        loop.mark(loop.steps + 1)
     if loop.accelerator.is_main_process:
         model.save_pretrained(str(folder.model))
     loop.accelerator.end_training()
@@ -113,11 +118,9 @@ def _untrained(backbone: Backbone, targets: Targets, shape: ModelSettings, setti
     return Afterword(backbone, model.parts, replace(model.config, teacher=targets.teacher))
 
 
-def _start(model: Afterword, training: Examples, settings: TrainSettings) -> Ridge | None:
-    if settings.warm_start:
-        return warm_start(model, training, settings)
-    random_heads(model.parts, settings.seed)
-    return None
+def _log_fit(loop: Loop, event: str, step: int, ridge: Ridge) -> None:
+    if loop.accelerator.is_main_process:
+        loop.folder.log({"event": event, "step": step, "strength": ridge.strength, "error": ridge.error})
 
 
 def _loop(

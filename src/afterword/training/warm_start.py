@@ -39,12 +39,15 @@ class Ridge:
     error: float
 
 
-def warm_start(model: Afterword, examples: Examples, settings: TrainSettings) -> Ridge:
-    """Set both heads of a model in closed form.
+def fit_alignment(model: Afterword, examples: Examples, settings: TrainSettings) -> Ridge:
+    """Set the alignment head of a model in closed form, on its tokens and reconstruction head as they are.
+
+    It is the start of training, and once more its end: gradient steps move the states under the head, and the head that
+    fits them best need not be searched for.
 
     Args:
-        model: A model with tokens to stand on; its heads are overwritten.
-        examples: What it will be trained on.
+        model: Its alignment head is overwritten.
+        examples: What it is trained on.
         settings: `warm_start_samples` bounds the examples looked at; they are chosen by seed.
     """
     order = sorted(range(len(examples)), key=lambda i: rank(settings.seed, examples.ids[i]))
