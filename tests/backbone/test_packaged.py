@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -72,7 +74,7 @@ def test_a_damaged_part_is_an_error_and_leaves_nothing(packages: Path, tmp_path:
     (packages / "tiny-llm-part2" / "tiny.gguf.part02").write_bytes(BYTES[700:-1] + b"!")
     with pytest.raises(CorruptError, match=rf"tiny.gguf has SHA-256 [0-9a-f]{{64}}, expected {TINY.sha256}"):
         packaged_folder("tiny")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert folders(tmp_path / "cache") == []
 
 
 def test_a_failure_while_preparing_leaves_nothing(
@@ -86,23 +88,35 @@ def test_a_failure_while_preparing_leaves_nothing(
     monkeypatch.setattr(packaged, "_dequantise", fails)
     with pytest.raises(KeyboardInterrupt):
         packaged_folder("tiny")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert folders(tmp_path / "cache") == []
 
 
-def test_two_processes_that_prepare_at_once_share_the_first(
+def test_of_two_that_prepare_at_once_one_waits_and_takes_what_is_there(
     packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     final = tmp_path / "cache" / f"tiny-{TINY.sha256[:12]}"
+    begun, made = threading.Event(), []
 
-    def while_another_finishes(folder: Path, file: str, target: Path) -> None:
-        for place in (target, final):
-            place.mkdir()
-            (place / "config.json").write_text(place.name)
+    def slowly(folder: Path, file: str, target: Path) -> None:
+        begun.set()
+        time.sleep(0.3)
+        target.mkdir()
+        (target / "config.json").write_text("made")
+        made.append(target)
 
-    monkeypatch.setattr(packaged, "_dequantise", while_another_finishes)
+    monkeypatch.setattr(packaged, "_dequantise", slowly)
+    first = threading.Thread(target=packaged_folder, args=("tiny",))
+    first.start()
+    assert begun.wait(10)
     assert packaged_folder("tiny") == final
-    assert (final / "config.json").read_text() == final.name
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == [final.name]
+    first.join()
+    assert len(made) == 1
+    assert folders(tmp_path / "cache") == [final.name]
+
+
+def folders(cache: Path) -> list[str]:
+    """What is kept, but for the lock."""
+    return [path.name for path in cache.iterdir() if path.suffix != ".lock"]
 
 
 def test_a_missing_package_says_how_to_install_it(packages: Path, tmp_path: Path) -> None:
