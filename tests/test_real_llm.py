@@ -65,7 +65,7 @@ def test_frozen_prefix_gradient_equals_the_plain_pass(backbone, placement):
 def test_training_changes_tokens_and_heads_only(backbone, responses, tmp_path):
     before = {name: tensor.clone() for name, tensor in backbone.model.state_dict().items()}
     embed_targets(open_teacher("demo"), responses, tmp_path / "targets")
-    settings = TrainSettings(validation=2, batch_size=4, epochs=1, recon_share=0.5)
+    settings = TrainSettings(validation=2, batch_size=4, epochs=1.0, recon_share=0.5)
     shape = ModelSettings(placement="answer", n_compression=4)
     result = train(backbone, responses, open_targets(tmp_path / "targets"), tmp_path / "run", shape, settings)
     assert all(torch.equal(tensor, before[name]) for name, tensor in backbone.model.state_dict().items())
