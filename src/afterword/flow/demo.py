@@ -31,10 +31,11 @@ RECIPE: dict[str, Any] = {
     "placement": "answer",
     "max_new_tokens": 28,
     "max_length": 384,
-    "epochs": 0.5,
+    "epochs": 0.4,
     "batch_size": 16,
     "validation": 64,
     "recon_share": 0.25,
+    "refit": False,
 }
 SHOWN = 8
 
