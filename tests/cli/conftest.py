@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from transformers.utils import logging
 
+from afterword.cli.main import main
 from tests.teachers import save_sentence_transformer
 
 TEXTS = [f"question {'very ' * (i % 3)}number {i}? café ☃ 👩‍👩‍👧" for i in range(12)]
@@ -34,3 +35,17 @@ def queries(tmp_path: Path) -> Path:
     path = tmp_path / "queries.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def backbone_flags(saved_folders: dict[str, Path]) -> list[str]:
+    return ["--backbone", str(saved_folders["qwen3"]), "--dtype", "float32", "--device", "cpu"]
+
+
+def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run a command here and return what it printed."""
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert left.value.code == 0, err
+    return out

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from afterword.cli.main import main
 from afterword.cli.train import parse
-from tests.cli.conftest import TEXTS
+from tests.cli.conftest import TEXTS, done
 from tests.world import as_users_run_it
 
 SIGNS = "café ☃ 👩‍👩‍👧"
@@ -82,20 +81,6 @@ def test_the_whole_chain_in_processes_without_a_locale(
     )
     os.close(writer)
     assert (quiet.returncode, quiet.stderr) == (0, b"")
-
-
-def done(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """Run a command here and return what it printed."""
-    with pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert left.value.code == 0, err
-    return out
-
-
-@pytest.fixture
-def backbone_flags(saved_folders: dict[str, Path]) -> list[str]:
-    return ["--backbone", str(saved_folders["qwen3"]), "--dtype", "float32", "--device", "cpu"]
 
 
 def test_every_stage_can_speak_json(

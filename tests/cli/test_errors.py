@@ -11,7 +11,7 @@ import pytest
 
 from afterword.cli import main as module
 from afterword.cli.main import main
-from tests.cli.conftest import TEXTS
+from tests.cli.conftest import TEXTS, done
 from tests.world import make_model, make_tokenizer
 
 
@@ -23,19 +23,6 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
     assert out == ""
     assert "Traceback" not in err
     return int(left.value.code or 0), " ".join(err.split())
-
-
-def succeeded(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    with pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    out, err = capsys.readouterr()
-    assert left.value.code == 0, err
-    return out
-
-
-@pytest.fixture
-def backbone_flags(saved_folders: dict[str, Path]) -> list[str]:
-    return ["--backbone", str(saved_folders["qwen3"]), "--dtype", "float32"]
 
 
 def test_an_unknown_command_is_named_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,7 +139,7 @@ def test_other_settings_in_the_same_folder_are_a_wrong_artefact(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, queries: Path, backbone_flags: list[str]
 ) -> None:
     command = ["respond", "--queries", queries, "--out", tmp_path / "responses", *backbone_flags, "--max-new-tokens"]
-    succeeded(capsys, *command, 4)
+    done(capsys, *command, 4)
     code, err = failed(capsys, *command, 5)
     assert code == 3
     assert "settings.max_new_tokens: it has 4, you asked for 5 choose another --out" in err
@@ -165,10 +152,8 @@ def test_training_on_responses_of_another_backbone_is_refused_with_both_names(
     backbone_flags: list[str],
     saved_folders: dict[str, Path],
 ) -> None:
-    succeeded(capsys, "respond", "--queries", queries, "--out", tmp_path / "r", *backbone_flags, "--max-new-tokens", 4)
-    succeeded(
-        capsys, "target", "--responses", tmp_path / "r", "--out", tmp_path / "t", "--teacher", "llm", *backbone_flags
-    )
+    done(capsys, "respond", "--queries", queries, "--out", tmp_path / "r", *backbone_flags, "--max-new-tokens", 4)
+    done(capsys, "target", "--responses", tmp_path / "r", "--out", tmp_path / "t", "--teacher", "llm", *backbone_flags)
     other = ["--backbone", saved_folders["llama"], "--dtype", "float32"]
     code, err = failed(
         capsys, "train", "--responses", tmp_path / "r", "--targets", tmp_path / "t", "--out", tmp_path / "x", *other

@@ -81,12 +81,15 @@ def hold_out(examples: Examples, count: int, seed: int) -> tuple[Examples, Examp
     """
     if count >= len(examples):
         raise InputError(f"validation is {count}, but there are only {len(examples)} responses: hold out fewer")
-    order = sorted(range(len(examples)), key=lambda i: rank(seed, examples.ids[i]))
-    held = set(order[:count])
-    return (
-        examples.subset([i for i in range(len(examples)) if i not in held]),
-        examples.subset(sorted(held)),
-    )
+    held = draw(examples, count, seed)
+    kept = sorted(set(range(len(examples))) - set(held))
+    return examples.subset(kept), examples.subset(held)
+
+
+def draw(examples: Examples, count: int, seed: int, purpose: str = "") -> list[int]:
+    """Return the places of `count` examples, in order: those whose id, hashed with seed and purpose, is smallest."""
+    order = sorted(range(len(examples)), key=lambda i: rank(seed, f"{purpose}{examples.ids[i]}"))
+    return sorted(order[:count])
 
 
 def with_documents(model: Afterword, examples: Examples, share: float, seed: int) -> Examples:
@@ -95,8 +98,7 @@ def with_documents(model: Afterword, examples: Examples, share: float, seed: int
     A document's prompt asks for a summary. A response of a sentence or two is its own summary, so nothing need be
     generated: the text of the response stands where the query stood, and response and target stay the same.
     """
-    order = sorted(range(len(examples)), key=lambda i: rank(seed, f"document {examples.ids[i]}"))
-    chosen = examples.subset(sorted(order[: round(share * len(examples))]))
+    chosen = examples.subset(draw(examples, round(share * len(examples)), seed, "document "))
     rows = model.inputs.rows(chosen.texts, model.config.prompts.get("document", ""))
     return Examples(
         examples.ids + [f"{identity}#document" for identity in chosen.ids],

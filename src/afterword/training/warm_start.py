@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from afterword.model.model import Afterword
-from afterword.training.examples import Examples
-from afterword.training.order import rank
+from afterword.training.examples import Examples, draw
 from afterword.training.settings import TrainSettings
 from afterword.training.validation import passes
 
@@ -50,8 +49,7 @@ def fit_alignment(model: Afterword, examples: Examples, settings: TrainSettings)
         examples: What it is trained on.
         settings: `warm_start_samples` bounds the examples looked at; they are chosen by seed.
     """
-    order = sorted(range(len(examples)), key=lambda i: rank(settings.seed, examples.ids[i]))
-    chosen = examples.subset(sorted(order[: settings.warm_start_samples]))
+    chosen = examples.subset(draw(examples, settings.warm_start_samples, settings.seed))
     features = mean_soft_prompts(model, chosen, settings)
     ridge = fit_ridge(features.double(), chosen.targets.double())
     with torch.no_grad():
