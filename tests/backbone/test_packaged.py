@@ -55,7 +55,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AFTERWORD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(PACKAGED, "tiny", TINY)
     monkeypatch.setattr(packaged, "distribution", distribution)
-    monkeypatch.setattr(packaged, "_dequantise", dequantise)
+    monkeypatch.setattr(packaged, "dequantise", dequantise)
     return site
 
 
@@ -66,7 +66,7 @@ def test_parts_are_joined_in_order_and_prepared_once(
     assert folder == tmp_path / "cache" / f"tiny-{TINY.sha256[:12]}"
     assert sorted(path.name for path in folder.iterdir()) == ["NOTICE.md", "config.json"]
     assert (folder / "NOTICE.md").read_bytes() == b"terms"
-    monkeypatch.setattr(packaged, "_dequantise", None)
+    monkeypatch.setattr(packaged, "dequantise", None)
     assert packaged_folder("tiny") == folder
 
 
@@ -85,7 +85,7 @@ def test_a_failure_while_preparing_leaves_nothing(
         (target / "half").write_text("")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(packaged, "_dequantise", fails)
+    monkeypatch.setattr(packaged, "dequantise", fails)
     with pytest.raises(KeyboardInterrupt):
         packaged_folder("tiny")
     assert folders(tmp_path / "cache") == []
@@ -104,7 +104,7 @@ def test_of_two_that_prepare_at_once_one_waits_and_takes_what_is_there(
         (target / "config.json").write_text("made")
         made.append(target)
 
-    monkeypatch.setattr(packaged, "_dequantise", slowly)
+    monkeypatch.setattr(packaged, "dequantise", slowly)
     first = threading.Thread(target=packaged_folder, args=("tiny",))
     first.start()
     assert begun.wait(10)
@@ -129,7 +129,7 @@ def test_another_checksum_is_another_folder(packages: Path, monkeypatch: pytest.
     first = packaged_folder("tiny")
     (packages / "tiny-llm-part1" / "tiny.gguf.part01").write_bytes(b"")
     monkeypatch.setitem(PACKAGED, "tiny", replace(TINY, sha256=hashlib.sha256(BYTES[700:]).hexdigest()))
-    monkeypatch.setattr(packaged, "_dequantise", lambda _, __, target: (target.mkdir(), (target / "x").touch()))
+    monkeypatch.setattr(packaged, "dequantise", lambda _, __, target: (target.mkdir(), (target / "x").touch()))
     assert packaged_folder("tiny") != first
 
 

@@ -26,6 +26,13 @@ def test_without_a_terminal_each_stage_leaves_one_line(capsys: pytest.CaptureFix
     assert [line.split() for line in err.splitlines()] == [["responses", "0.0", "s", "40", "written"]]
 
 
+def test_what_explains_a_wait_is_a_line_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    bars = Bars()
+    bars.stage("backbone")
+    bars.say("unpacking")
+    assert capsys.readouterr().err.split() == ["backbone", "unpacking"]
+
+
 def test_long_work_says_now_and_then_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,20 @@ def test_training_on_responses_of_another_backbone_is_refused_with_both_names(
     assert f"was written by {saved_folders['qwen3']}" in err
     assert f"the backbone given is {saved_folders['llama']}" in err
     assert not (tmp_path / "x").exists()
+    asked = ["--other-writer", "--validation", 2, "--epochs", 1, "--batch-size", 4]
+    done(
+        capsys,
+        "train",
+        "--responses",
+        tmp_path / "r",
+        "--targets",
+        tmp_path / "t",
+        "--out",
+        tmp_path / "x",
+        *other,
+        *asked,
+    )
+    assert (tmp_path / "x" / "model" / "model.safetensors").is_file()
 
 
 @pytest.fixture

@@ -56,6 +56,15 @@ def test_ids_stand_beside_an_npy(tmp_path: Path) -> None:
     assert lines == [f"id-{i} ☃" for i in range(5)]
 
 
+@pytest.mark.parametrize("identity", ["two\nlines", "end\n", "\r"])
+def test_ids_with_a_line_break_are_refused_beside_an_npy_and_fine_in_parquet(identity: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has a line break"):
+        encode_file(vowels, [(identity, "text")], tmp_path / "out.npy", 5)
+    assert names(tmp_path) == []
+    encode_file(vowels, [(identity, "text")], tmp_path / "out.parquet", 5)
+    assert pq.read_table(tmp_path / "out.parquet")["id"].to_pylist() == [identity]
+
+
 @pytest.mark.parametrize("chunk", [2, 1024])
 def test_parquet_holds_ids_and_vectors(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)

@@ -134,6 +134,8 @@ def test_presets_are_the_papers_settings(name: str, expected: dict[str, Any]) ->
         "w_recon": 1.0,
         "w_align": 1.0,
         "recon_share": 1.0,
+        "recon_every": 1,
+        "position_share": 1.0,
         "document_share": 0.0,
     }
     assert {key: values[key] for key in (*paper, *expected)} == {**paper, **expected}

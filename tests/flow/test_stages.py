@@ -36,6 +36,7 @@ class Watched:
         self.counts: dict[str, int] = {}
         self.totals: dict[str, int | None] = {}
         self.notes: dict[str, str] = {}
+        self.said: list[str] = []
 
     def stage(self, name: str, total: int | None = None) -> None:
         if name not in self.stages:
@@ -44,6 +45,9 @@ class Watched:
 
     def advance(self, count: int, note: str = "") -> None:
         self.counts[self.stages[-1]] = self.counts.get(self.stages[-1], 0) + count
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
     def done(self, note: str) -> None:
         self.notes[self.stages[-1]] = note
@@ -129,8 +133,9 @@ def test_a_second_run_does_nothing_and_returns_the_same_model(
 
     monkeypatch.setattr(responses_module, "generate", never)
     monkeypatch.setattr("afterword.corpus.targets.encode_array", never)
-    monkeypatch.setattr("afterword.training.loop.Loop._step", never)
+    monkeypatch.setattr("afterword.training.loop.Loop.step", never)
     monkeypatch.setattr("afterword.training.train.fit_alignment", never)
+    monkeypatch.setattr("afterword.training.train.fit_heads", never)
     monkeypatch.setattr(module, "load_queries", never)
     watched = Watched()
     again = Stages(Recipe.from_values(values), tmp_path / "out", watched)

@@ -18,6 +18,7 @@ from afterword.backbone.backbone import Backbone
 from afterword.corpus.records import Response
 from afterword.model.model import Afterword
 from afterword.training.alignment import alignment_loss, alignment_unit
+from afterword.training.cross_entropy import head_cross_entropy
 from afterword.training.examples import Examples, hold_out, make_examples
 from afterword.training.generative import GenerativeObjective
 from afterword.training.loop import Loop
@@ -120,7 +121,11 @@ def only_step(folder: Path, backbone: Backbone, settings: TrainSettings) -> tupl
     return loop, {name: parameter.grad for name, parameter in goal.trainable().named_parameters()}
 
 
-@pytest.mark.parametrize("changes", [{}, {"recon_share": 0.5, "recon_reduction": "sum"}], ids=["all", "half"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"recon_share": 0.5, "recon_reduction": "sum"}, {"position_share": 0.5}],
+    ids=["all", "half", "half of the positions"],
+)
 def test_a_step_does_not_depend_on_how_it_is_split(changes: dict[str, Any], tmp_path: Path) -> None:
     backbone, passes = make_backbone("llama", torch.float64), {}
     for budget in (1, 200, 100_000):
@@ -226,6 +231,48 @@ def test_the_mean_over_many_draws_is_the_loss_of_all(tmp_path: Path, backbone: B
     spread = float(estimates.std()) / 300**0.5
     assert spread > 0
     assert abs(float(estimates.mean()) - sum(nats) / 6) < 4 * spread
+
+
+def test_between_reconstructing_steps_only_alignment_is_left_and_the_weight_makes_up(
+    tmp_path: Path, backbone: Backbone
+) -> None:
+    goal = objective(backbone, tmp_path, quick(recon_every=3, w_recon=0.5))
+    found = [goal.loss([0, 1], goal.plan([0, 1], step)) for step in range(6)]
+    assert [sorted(named) for _, named in found] == [["align", "recon"], ["align"], ["align"]] * 2
+    loss, named = found[3]
+    assert float(loss) == pytest.approx(float(named["align"] + 3 * 0.5 * named["recon"]))
+    assert float(found[1][0]) == pytest.approx(float(found[1][1]["align"]))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_scoring_some_positions_is_right_on_average(reduction: Any, tmp_path: Path, backbone: Backbone) -> None:
+    every = objective(backbone, tmp_path, quick(recon_reduction=reduction))
+    some = objective(backbone, tmp_path, quick(recon_reduction=reduction, position_share=0.3))
+    indices = [0, 2, 3]
+    with torch.no_grad():
+        wanted = float(every.loss(indices, every.plan(indices, 0))[1]["recon"])
+        estimates = torch.stack([some.loss(indices, some.plan(indices, step))[1]["recon"] for step in range(200)])
+    spread = float(estimates.std()) / 200**0.5
+    assert spread > 0
+    assert abs(float(estimates.mean()) - wanted) < 4 * spread
+
+
+def test_the_positions_of_a_step_are_few_and_the_same_again(
+    tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = []
+
+    def spy(states: Tensor, ids: Tensor, head: Any) -> Tensor:
+        scored.append(ids.tolist())
+        return head_cross_entropy(states, ids, head)
+
+    monkeypatch.setattr("afterword.training.generative.head_cross_entropy", spy)
+    goal = objective(backbone, tmp_path, quick(position_share=0.5))
+    for step in (4, 4, 5):
+        goal.loss([0, 4], goal.plan([0, 4], step))
+    lengths = [len(goal.train.responses[i]) for i in (0, 4)]
+    assert len(scored[0]) == sum(max(1, round(0.5 * length)) for length in lengths)
+    assert scored[0] == scored[1] != scored[2]
 
 
 def test_cost_counts_all_tokens_that_run(tmp_path: Path, backbone: Backbone) -> None:

@@ -43,13 +43,13 @@ def test_killed_before_it_the_run_ends_the_same(
     run(tmp_path / "whole", backbone, SETTINGS)
     fit, calls = stage.fit_alignment, []
 
-    def dies_the_second_time(*arguments: object) -> object:
+    def dies(*arguments: object) -> object:
         calls.append(arguments)
-        if len(calls) == 2:
+        if len(calls) == 1:
             raise KeyboardInterrupt
         return fit(*arguments)
 
-    monkeypatch.setattr(stage, "fit_alignment", dies_the_second_time)
+    monkeypatch.setattr(stage, "fit_alignment", dies)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "killed", backbone, SETTINGS)
     result: TrainResult = run(tmp_path / "killed", backbone, SETTINGS)

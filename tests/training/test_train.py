@@ -308,6 +308,10 @@ def test_fewer_responses_than_a_batch_are_one_batch(tmp_path: Path, backbone: Ba
         {"document_share": 1.5},
         {"recon_share": 0.0},
         {"recon_share": 1.1},
+        {"position_share": 0.0},
+        {"recon_every": 0},
+        {"lr": float("nan")},
+        {"w_recon": float("nan")},
         {"w_recon": 0.0, "w_align": 0.0},
     ],
 )

@@ -13,7 +13,8 @@ from sklearn.linear_model import Ridge as SklearnRidge
 from afterword.backbone.backbone import Backbone
 from afterword.model.model import Afterword
 from afterword.training.examples import make_examples
-from afterword.training.warm_start import STRENGTHS, fit_alignment, fit_ridge
+from afterword.training.gist import gists
+from afterword.training.warm_start import KEPT, STRENGTHS, fit_alignment, fit_heads, fit_ridge
 from tests.teachers import vowels
 from tests.training.world import SHAPE, Reference, corpus, counted_targets, quick
 from tests.world import make_backbone, random_vectors
@@ -113,3 +114,50 @@ def test_a_bound_on_the_samples_takes_some_by_seed(tmp_path: Path, backbone: Bac
         biases[name] = model.parts.align.bias.tolist()
     assert biases["all"] == biases["all again"]
     assert len({tuple(bias) for bias in biases.values()}) == 3
+
+
+def test_a_gist_is_the_mean_of_embedded_tokens_by_rarity() -> None:
+    backbone = make_backbone("gemma3_text")  # its embeddings are scaled inside the layer
+    e = backbone.embed(torch.arange(60)[None])[0].float()
+    rare, common = np.log(4 / 2), np.log(4 / 3)
+    found = gists(backbone, [[40, 41, 1], [41, 41, 1], [50, 1]])
+    wanted = torch.stack(
+        [
+            (rare * e[40] + common * e[41]) / (rare + common),
+            e[41],
+            e[50],
+        ]
+    )
+    torch.testing.assert_close(found, wanted)
+
+
+def test_responses_that_are_all_the_same_have_their_plain_mean_as_gist(backbone: Backbone) -> None:
+    e = backbone.embed(torch.tensor([[40, 41]]))[0].float()
+    torch.testing.assert_close(gists(backbone, [[40, 41], [40, 41]]), e.mean(dim=0).expand(2, -1))
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "gemma3_text-short"])
+def test_the_started_reconstruction_head_is_the_ridge_of_gists_at_the_length_of_tokens(
+    kind: str, tmp_path: Path
+) -> None:
+    backbone, responses = make_backbone(kind), corpus()
+    model = Afterword.from_backbone(backbone, settings=SHAPE, embedding_dimension=5)
+    examples, _ = make_examples(model, responses, counted_targets(responses, tmp_path), 24)
+    plain = KEPT * model.parts.recon.weight.detach().numpy()
+    reference = Reference.of(backbone.model, dict(model.parts.named_parameters()))
+    with torch.no_grad():  # the identity, unscaled: states
+        scale = model.parts.recon.weight[0, 0].item()
+        states = np.stack([reference.soft_prompt(response.query).numpy() / scale for response in responses])
+    recon, align = fit_heads(model, examples, quick(tokens_per_pass=150))
+
+    x, y = states.mean(axis=1), gists(backbone, examples.responses).double().numpy()
+    ridge = SklearnRidge(alpha=penalty(x, recon.strength), solver="svd").fit(x, y)
+    predicted = ridge.predict(states.reshape(-1, states.shape[-1]))
+    tokens = backbone.embed(torch.tensor([[t for r in examples.responses for t in r]]))[0].double().numpy()
+    longer = np.sqrt(np.mean(np.sum(tokens**2, axis=1)) / np.mean(np.sum(predicted**2, axis=1)))
+    np.testing.assert_allclose(model.parts.recon.weight.detach().numpy() - plain, longer * ridge.coef_, atol=2e-4)
+    np.testing.assert_allclose(model.parts.recon.bias.detach().numpy(), longer * ridge.intercept_, atol=2e-4)
+    assert align.strength in STRENGTHS
+    prompts, targets = mean_prompts(backbone, model, [r.query for r in responses]), vowels([r.text for r in responses])
+    fit = SklearnRidge(alpha=penalty(prompts, align.strength), solver="svd").fit(prompts, targets.astype(np.float64))
+    np.testing.assert_allclose(model.encode([r.query for r in responses]), fit.predict(prompts), atol=2e-3)

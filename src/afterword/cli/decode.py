@@ -31,6 +31,8 @@ class Decode:
     """Column with the text."""
     max_new_tokens: int = 64
     """Most tokens of each answer."""
+    repetition_penalty: float = 1.0
+    """Above 1, words already said become less likely; small models repeat themselves."""
     batch_size: int = 32
     """Texts in one pass."""
     device: Device = "auto"
@@ -50,7 +52,8 @@ class Decode:
 
         texts = list(self.texts) or [text for _, text in read_rows(str(self.input), self.column)]
         model = Afterword.from_pretrained(self.model, device=self.device, dtype=self.dtype)
-        for text, decoded in zip(texts, model.decode(texts, self.max_new_tokens, self.batch_size), strict=True):
+        said = model.decode(texts, self.max_new_tokens, self.batch_size, self.repetition_penalty)
+        for text, decoded in zip(texts, said, strict=True):
             row = {"text": text, "decoded": decoded}
             print(json.dumps(row, ensure_ascii=False) if self.json else f"{text}\n  → {decoded}", flush=True)
 

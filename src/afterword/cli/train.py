@@ -33,6 +33,8 @@ class Train:
     """Run folder; the model is saved in its `model`."""
     preset: str | None = None
     """Start from a named set of settings (paper-v1, paper-v2); other flags win over it."""
+    other_writer: bool = False
+    """Accept responses that another LLM wrote (an ablation of the paper)."""
     resume: bool = True
     """Go on with the run in this folder, if there is one; --no-resume refuses instead."""
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -51,7 +53,7 @@ class Train:
 
         bars = Bars()
         targets, backbone = open_targets(self.targets), load_backbone(self.backbone)
-        responses = open_responses(self.responses, backbone)
+        responses = open_responses(self.responses, None if self.other_writer else backbone)
         bars.stage("training")
         seen = 0
 

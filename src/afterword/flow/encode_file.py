@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from afterword.errors import SettingError
+from afterword.errors import InputError, SettingError
 
 CHUNK = 1024
 Encode = Callable[[list[str]], Any]
@@ -40,6 +40,7 @@ def encode_file(
         How many texts were encoded.
 
     Raises:
+        InputError: An id has a line break and cannot be written beside a `.npy`.
         SettingError: The name ends in neither, or no file can be written there.
     """
     path = Path(out)
@@ -79,6 +80,11 @@ class NpyFile:
 
     def append(self, ids: list[str], vectors: NDArray[np.float32]) -> None:
         """Add rows. *Shape:* `(B, d)`."""
+        broken = next((identity for identity in ids if "\n" in identity or "\r" in identity), None)
+        if broken is not None:
+            raise InputError(
+                f"the id {broken!r} has a line break, and ids are written one a line: write a .parquet file"
+            )
         self.file.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
         self.ids.writelines(f"{identity}\n" for identity in ids)
         self.rows += len(ids)

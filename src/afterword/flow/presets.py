@@ -22,6 +22,8 @@ _PAPER: dict[str, Any] = {
     "warm_start": False,
     "refit": False,
     "recon_share": 1.0,
+    "recon_every": 1,
+    "position_share": 1.0,
     "document_share": 0.0,
     "w_recon": 1.0,
     "w_align": 1.0,

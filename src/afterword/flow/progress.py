@@ -17,6 +17,10 @@ class Watcher(Protocol):
         """Note that `count` units more are done."""
         ...
 
+    def say(self, text: str) -> None:
+        """Note something that explains a wait."""
+        ...
+
     def done(self, note: str) -> None:
         """End the stage, with what came of it."""
         ...
@@ -30,6 +34,9 @@ class Silent:
 
     def advance(self, count: int, note: str = "") -> None:
         """Note progress."""
+
+    def say(self, text: str) -> None:
+        """Note something."""
 
     def done(self, note: str) -> None:
         """End a stage."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.load import load_backbone
+from afterword.backbone.packaged import needs_preparing
 from afterword.corpus.manifest import FILE_NAME as MANIFEST
 from afterword.corpus.manifest import Manifest, check, write_whole
 from afterword.corpus.queries import QuerySettings, load_queries, open_queries, save_queries
@@ -56,6 +57,8 @@ class Stages:
     def backbone(self) -> Backbone:
         """The frozen LLM, loaded when a stage first needs it."""
         began = self._begin("backbone")
+        if needs_preparing(self.recipe.backbone.backbone):
+            self.watcher.say("unpacking the LLM's weights into the cache, once: up to a minute")
         backbone = load_backbone(self.recipe.backbone)
         self._end(
             "backbone", began, f"{backbone.name} on {backbone.device}, {str(backbone.dtype).removeprefix('torch.')}"

@@ -194,7 +194,8 @@ def _hits(hits: Sequence[Hit]) -> list[str]:
     more = f" ({SHOWN} of {len(hits)} questions; the page shows all)" if len(hits) > SHOWN else ""
     lines = [
         f"RETRIEVAL BY ANSWER{more}",
-        "What the embedding decodes to before (at the warm start) and after, and what it finds; ✓: right.",
+        "What the embedding decodes to (greedy, repetition penalty 1.3) before (at the warm start)",
+        "and after, and what it finds; ✓: right.",
     ]
     for hit in hits[:SHOWN]:
         lines += [

@@ -240,7 +240,11 @@ class Afterword:
         return Latents(states, soft_prompt, self.parts.embedding(soft_prompt))
 
     def decode(
-        self, texts_or_latents: str | Sequence[str] | Latents, max_new_tokens: int = 64, batch_size: int = 32
+        self,
+        texts_or_latents: str | Sequence[str] | Latents,
+        max_new_tokens: int = 64,
+        batch_size: int = 32,
+        repetition_penalty: float = 1.0,
     ) -> list[str]:
         """Let the LLM say what an embedding holds, from its soft prompt (a pooled embedding cannot be undone).
 
@@ -248,19 +252,21 @@ class Afterword:
             texts_or_latents: Texts, or latents from `latents`.
             max_new_tokens: Most tokens of each answer.
             batch_size: Rows in one pass.
+            repetition_penalty: Above 1, words already said become less likely; small models repeat themselves.
 
         Returns:
-            One text for each item, greedy.
+            One text for each item, greedy; an end comes after one token at the earliest.
         """
         if isinstance(texts_or_latents, Latents):
             latents = texts_or_latents
         else:
             latents = self.latents(texts_or_latents, batch_size=batch_size)
         stops = {*self.backbone.end_ids, *(self.backbone.line_ids if self.inputs.frame.one_line else ())}
+        sampling = Sampling(max_new_tokens, min_new_tokens=1, repetition_penalty=repetition_penalty)
         decoded: list[str] = []
         for start in range(0, len(latents), batch_size):
             soft_prompt = latents.soft_prompt[start : start + batch_size]
-            answers = generate(self.backbone, soft_prompt, Sampling(max_new_tokens), stops)
+            answers = generate(self.backbone, soft_prompt, sampling, stops)
             decoded += [self.backbone.text.decode(answer.ids).strip() for answer in answers]
         return decoded
 

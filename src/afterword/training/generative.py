@@ -24,11 +24,13 @@ class StepPlan:
     """What holds for a whole step.
 
     Attributes:
+        step: Number of the step; what is drawn depends on it.
         rebuilt: Examples whose response is reconstructed.
         examples: Number of examples.
         recon_units: What the summed reconstruction loss is divided by: tokens, or responses.
     """
 
+    step: int
     rebuilt: frozenset[int]
     examples: int
     recon_units: int
@@ -67,12 +69,14 @@ class GenerativeObjective:
 
     def plan(self, indices: Sequence[int], step: int) -> StepPlan:
         """Draw the examples of a step that are reconstructed (at least one), and count what its sums are divided by."""
+        if step % self.settings.recon_every or not self.settings.w_recon:
+            return StepPlan(step, frozenset(), len(indices), 1)
         count = max(1, round(self.settings.recon_share * len(indices)))
         order = torch.randperm(len(indices), generator=seeded(self.settings.seed, "recon", step)).tolist()
         rebuilt = frozenset(indices[i] for i in order[:count])
         lengths = [len(self.train.responses[i]) for i in indices if i in rebuilt]
         units = sum(lengths) if self.settings.recon_reduction == "mean" else len(lengths)
-        return StepPlan(rebuilt, len(indices), units)
+        return StepPlan(step, rebuilt, len(indices), units)
 
     def loss(self, indices: Sequence[int], plan: StepPlan) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of some examples of a step, over the totals of the step."""
@@ -84,16 +88,34 @@ class GenerativeObjective:
         align = alignment_loss(parts.embedding(soft_prompt), targets, self.unit).sum() / plan.examples
         loss, named = self.settings.w_align * align, {"align": align.detach()}
         places = [place for place, index in enumerate(indices) if index in plan.rebuilt]
-        if places and self.settings.w_recon:
-            responses = [self.train.responses[indices[place]] for place in places]
-            recon = self._reconstruction(soft_prompt[places], responses) / plan.recon_units
-            loss, named["recon"] = loss + self.settings.w_recon * recon, recon.detach()
+        if places:
+            recon = self._reconstruction(soft_prompt[places], [indices[place] for place in places], plan)
+            weight = self.settings.w_recon * self.settings.recon_every
+            loss, named["recon"] = loss + weight * recon, recon.detach()
         return loss, named
 
     def validate(self) -> dict[str, float]:
         """Return losses, cosine and retrieval accuracy on the held-out examples."""
         return validate(self.model, self.held_out, self.settings, self.unit) if len(self.held_out) else {}
 
-    def _reconstruction(self, soft_prompt: Tensor, responses: Sequence[Sequence[int]]) -> Tensor:
-        states, ids = response_pass(self.model.backbone, soft_prompt, responses)
-        return head_cross_entropy(states, ids, self.model.backbone.head).sum()
+    def _reconstruction(self, soft_prompt: Tensor, indices: Sequence[int], plan: StepPlan) -> Tensor:
+        """Return the share of the step's reconstruction loss that some examples have."""
+        backbone, responses = self.model.backbone, [self.train.responses[i] for i in indices]
+        states, ids = response_pass(backbone, soft_prompt, responses)
+        if self.settings.position_share == 1:
+            return head_cross_entropy(states, ids, backbone.head).sum() / plan.recon_units
+        rows, weights = self._positions(indices, plan.step)
+        losses = head_cross_entropy(states[rows.to(states.device)], ids[rows.to(ids.device)], backbone.head)
+        return losses @ weights.to(losses) / plan.recon_units
+
+    def _positions(self, indices: Sequence[int], step: int) -> tuple[Tensor, Tensor]:
+        """Draw tokens of each response, at least one, and the weight that makes up for those left out."""
+        rows, weights, start = [], [], 0
+        for index in indices:
+            length = len(self.train.responses[index])
+            count = max(1, round(self.settings.position_share * length))
+            order = torch.randperm(length, generator=seeded(self.settings.seed, "positions", step, index))
+            rows.append(start + order[:count].sort().values)
+            weights.append(torch.full((count,), length / count))
+            start += length
+        return torch.cat(rows), torch.cat(weights)

@@ -63,7 +63,7 @@ class Loop:
             self.mark(0)
         for step in range(start or 0, self.steps):
             began = time.perf_counter()
-            losses = self._step(step)
+            losses = self.step(step)
             done = step + 1
             self._log(
                 {"event": "step", "step": done, "lr": self._rate(step), "s": time.perf_counter() - began, **losses}
@@ -89,7 +89,8 @@ class Loop:
         if self.accelerator.is_main_process:
             self.folder.rewind(checkpoint.step)
 
-    def _step(self, step: int) -> dict[str, float]:
+    def step(self, step: int) -> dict[str, float]:
+        """Do one step: its batch in passes, gradients of all processes, clipping, optimizer. Nothing is logged."""
         indices = step_indices(step, len(self.objective), self.settings.batch_size, self.settings.seed)
         plan = self.objective.plan(indices, step)
         own = indices[self.accelerator.process_index :: self.accelerator.num_processes]

@@ -46,6 +46,11 @@ class TrainSettings:
     themselves: the side of a search that is not asked but found. 0 trains on queries only, as the paper."""
     recon_share: float = 1.0
     """Share of each step's responses that are reconstructed, drawn anew each step."""
+    recon_every: int = 1
+    """Reconstruct on one step in so many, with so many times the weight; the steps between only align."""
+    position_share: float = 1.0
+    """Share of each response's tokens whose prediction is scored, drawn anew each step; the vocabulary head, half of
+    the work of a small LLM, sees these only. The loss stays right on average."""
     max_response_tokens: int = 512
     """Longer responses are cut, and then have no end token."""
     warm_start: bool = True
@@ -67,18 +72,19 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be used."""
-        for name in ("batch_size", "tokens_per_pass", "max_response_tokens", "eval_every", "save_every"):
+        for name in ("batch_size", "tokens_per_pass", "max_response_tokens", "eval_every", "save_every", "recon_every"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}: it must be at least 1")
         for name in ("lr", "epochs", "clip"):
-            if getattr(self, name) <= 0:
-                raise SettingError(f"{name} is {getattr(self, name)}: it must be above 0")
+            if not 0 < getattr(self, name) < float("inf"):
+                raise SettingError(f"{name} is {getattr(self, name)}: it must be a number above 0")
         for name in ("w_recon", "w_align", "weight_decay", "warmup_steps", "validation", "warm_start_samples"):
-            if getattr(self, name) < 0:
-                raise SettingError(f"{name} is {getattr(self, name)}: it cannot be negative")
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SettingError(f"{name} is {getattr(self, name)}: it must be a number, and cannot be negative")
         if not 0 <= self.document_share <= 1:
             raise SettingError(f"document_share is {self.document_share}: it is between 0 and 1")
-        if not 0 < self.recon_share <= 1:
-            raise SettingError(f"recon_share is {self.recon_share}: it is above 0 and at most 1")
+        for name in ("recon_share", "position_share"):
+            if not 0 < getattr(self, name) <= 1:
+                raise SettingError(f"{name} is {getattr(self, name)}: it is above 0 and at most 1")
         if self.w_recon == 0 and self.w_align == 0:
             raise SettingError("w_recon and w_align are both 0: there is nothing to minimise")

@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 
 from afterword.backbone.backbone import Backbone
+from afterword.corpus.lock import FolderLock
 from afterword.corpus.manifest import Manifest, open_or_create
 from afterword.corpus.records import Response
 from afterword.corpus.targets import Targets
@@ -22,10 +23,10 @@ from afterword.model.settings import ModelSettings
 from afterword.training.examples import Examples, hold_out, make_examples, with_documents
 from afterword.training.generative import GenerativeObjective
 from afterword.training.loop import Loop, Report
-from afterword.training.run_folder import RunFolder
+from afterword.training.run_folder import Checkpoint, RunFolder
 from afterword.training.settings import TrainSettings
 from afterword.training.step_sizes import step_sizes
-from afterword.training.warm_start import Ridge, fit_alignment
+from afterword.training.warm_start import Ridge, fit_alignment, fit_heads
 
 KIND = "training"
 
@@ -78,25 +79,45 @@ def train(
         InputError: No response has any text, or fewer are left than are held out.
         MissingPartError: A response has no target.
         MismatchError: The folder holds a run with other settings or data.
+        WorkError: Another process is training into the folder.
     """
     model_settings, settings = model_settings or ModelSettings(), settings or TrainSettings()
     model = _untrained(backbone, targets, model_settings, settings)
     examples, skipped = make_examples(model, responses, targets, settings.max_response_tokens)
     training, held_out = hold_out(examples, settings.validation, settings.seed)
     training = with_documents(model, training, settings.document_share, settings.seed)
-    existed = open_or_create(out, _manifest(backbone, targets, examples, model_settings, settings))
+    existed = open_or_create(out, _manifest(model, targets, examples, settings))
     folder = RunFolder(out)
     checkpoint = folder.latest()
     if existed and checkpoint and not resume:
         raise ArtefactError(f"{out} holds a run at step {checkpoint.step}: resume it, or choose another --out")
     loop = _loop(model, training, held_out, settings, folder, report)
+    lock = FolderLock(folder.path)
+    try:
+        if loop.accelerator.is_main_process:
+            lock.acquire()
+        _carry_out(model, training, settings, loop, checkpoint)
+        if loop.accelerator.is_main_process:
+            model.save_pretrained(str(folder.model))
+    finally:
+        lock.release()
+    loop.accelerator.end_training()
+    measured = [event for event in folder.events() if event["event"] == "validation"]
+    return TrainResult(model, folder.path, loop.steps, checkpoint.step if checkpoint else None, skipped, measured)
+
+
+def _carry_out(
+    model: Afterword, training: Examples, settings: TrainSettings, loop: Loop, checkpoint: Checkpoint | None
+) -> None:
+    """Start or go on, take all steps, and fit the alignment head once more where that is asked for."""
     if checkpoint:
         loop.restore(checkpoint)
     else:
         if loop.accelerator.is_main_process:
-            folder.rewind(-1)
+            loop.folder.rewind(-1)
         if settings.warm_start:
-            _log_fit(loop, "warm_start", 0, fit_alignment(model, training, settings))
+            recon, align = fit_heads(model, training, settings)
+            _log_fit(loop, "warm_start", 0, align, recon_strength=recon.strength)
         else:
             random_heads(model.parts, settings.seed)
         loop.sizes = step_sizes(model.parts, training.targets, settings)
@@ -105,11 +126,6 @@ def train(
         ridge = fit_alignment(model, training, settings)
         _log_fit(loop, "refit", loop.steps + 1, ridge)
         loop.mark(loop.steps + 1)
-    if loop.accelerator.is_main_process:
-        model.save_pretrained(str(folder.model))
-    loop.accelerator.end_training()
-    measured = [event for event in folder.events() if event["event"] == "validation"]
-    return TrainResult(model, folder.path, loop.steps, checkpoint.step if checkpoint else None, skipped, measured)
 
 
 def _untrained(backbone: Backbone, targets: Targets, shape: ModelSettings, settings: TrainSettings) -> Afterword:
@@ -118,9 +134,9 @@ def _untrained(backbone: Backbone, targets: Targets, shape: ModelSettings, setti
     return Afterword(backbone, model.parts, replace(model.config, teacher=targets.teacher))
 
 
-def _log_fit(loop: Loop, event: str, step: int, ridge: Ridge) -> None:
+def _log_fit(loop: Loop, event: str, step: int, ridge: Ridge, **more: float) -> None:
     if loop.accelerator.is_main_process:
-        loop.folder.log({"event": event, "step": step, "strength": ridge.strength, "error": ridge.error})
+        loop.folder.log({"event": event, "step": step, "strength": ridge.strength, "error": ridge.error, **more})
 
 
 def _loop(
@@ -139,16 +155,18 @@ def _loop(
     return Loop(objective, settings, folder, accelerator, report)
 
 
-def _manifest(
-    backbone: Backbone, targets: Targets, examples: Examples, shape: ModelSettings, settings: TrainSettings
-) -> Manifest:
-    decides = {**asdict(shape), **asdict(settings), "dtype": str(backbone.dtype).removeprefix("torch.")}
+def _manifest(model: Afterword, targets: Targets, examples: Examples, settings: TrainSettings) -> Manifest:
+    backbone = model.backbone
+    decides = {**asdict(model.config.settings), **asdict(settings), "dtype": str(backbone.dtype).removeprefix("torch.")}
     del decides["track"], decides["save_every"]
     data = hash_tensors(
         [
             ("targets", examples.targets),
             ("ids", torch.empty(0)),
-            *((f"{i} {text}", torch.empty(0)) for i, text in zip(examples.ids, examples.texts, strict=True)),
+            *(
+                (f"{i} {row} {text}", torch.empty(0))
+                for i, row, text in zip(examples.ids, examples.rows, examples.texts, strict=True)
+            ),
         ]
     )
     sources = {"backbone": backbone.fingerprint, "teacher": targets.teacher["fingerprint"], "data": data}

@@ -1,8 +1,9 @@
 """Heads in closed form: where gradient training starts from when it need not start from nothing.
 
-The alignment head is linear and its mean is taken over tokens, so with the tokens held still the embedding is linear in
-the mean state: the best head is a ridge regression of the targets on the mean states. The reconstruction head starts as
-the identity, scaled from the norm of states to that of embedded tokens.
+Both heads are linear. With the tokens held still, the best alignment head is a ridge regression of the targets on the
+mean soft prompts. What a soft prompt should be is not known, but the gist of the response is a good one: the
+reconstruction head starts as a ridge regression of gists on mean states, scaled so that soft prompts are as long as the
+embedded tokens that the LLM is used to.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from torch import Tensor
 
 from afterword.model.model import Afterword
 from afterword.training.examples import Examples, draw
+from afterword.training.gist import gists, token_norm
 from afterword.training.settings import TrainSettings
 from afterword.training.validation import passes
 
 STRENGTHS = tuple(10.0**power for power in range(-6, 4))
+KEPT = 0.01
+"""Share of the scaled identity that stays: the ridge alone may drop directions that alignment needs."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,45 @@ class Ridge:
     error: float
 
 
-def fit_alignment(model: Afterword, examples: Examples, settings: TrainSettings) -> Ridge:
-    """Set the alignment head of a model in closed form, on its tokens and reconstruction head as they are.
+@dataclass(frozen=True)
+class Seen:
+    """Compression states of some examples, in the moments that both fits need.
 
-    It is the start of training, and once more its end: gradient steps move the states under the head, and the head that
-    fits them best need not be searched for.
+    Attributes:
+        mean: Mean over the tokens of each example. *Shape:* `(N, hidden)`.
+        second: Mean of `h·hᵀ` over all tokens. *Shape:* `(hidden, hidden)`.
+    """
+
+    mean: Float[Tensor, "N hidden"]
+    second: Float[Tensor, "hidden hidden"]
+
+
+def fit_heads(model: Afterword, examples: Examples, settings: TrainSettings) -> tuple[Ridge, Ridge]:
+    """Set both heads of a model in closed form, on its tokens as they are.
+
+    Args:
+        model: Fresh from its backbone; its heads are overwritten.
+        examples: What it is trained on.
+        settings: `warm_start_samples` bounds the examples looked at; they are chosen by seed.
+
+    Returns:
+        The fits of the reconstruction head (before scaling) and of the alignment head.
+    """
+    chosen = examples.subset(draw(examples, settings.warm_start_samples, settings.seed))
+    seen = _states(model, chosen, settings)
+    recon = fit_ridge(seen.mean.double(), gists(model.backbone, chosen.responses).double())
+    scale = token_norm(model.backbone, chosen.responses) / max(_predicted_norm(recon, seen), 1e-12)
+    with torch.no_grad():
+        model.parts.recon.weight.mul_(KEPT).add_((scale * recon.weight).to(model.device, torch.float32))
+        model.parts.recon.bias.copy_(scale * recon.bias)
+    return recon, _fit_alignment(model, chosen, seen)
+
+
+def fit_alignment(model: Afterword, examples: Examples, settings: TrainSettings) -> Ridge:
+    """Set the alignment head alone in closed form, on tokens and reconstruction head as they are.
+
+    It can be the end of training as well: gradient steps move the states under the head, and the head that fits them
+    best need not be searched for.
 
     Args:
         model: Its alignment head is overwritten.
@@ -50,7 +88,12 @@ def fit_alignment(model: Afterword, examples: Examples, settings: TrainSettings)
         settings: `warm_start_samples` bounds the examples looked at; they are chosen by seed.
     """
     chosen = examples.subset(draw(examples, settings.warm_start_samples, settings.seed))
-    features = mean_soft_prompts(model, chosen, settings)
+    return _fit_alignment(model, chosen, _states(model, chosen, settings))
+
+
+def _fit_alignment(model: Afterword, chosen: Examples, seen: Seen) -> Ridge:
+    with torch.no_grad():  # the head is linear: the soft prompt of the mean state is the mean soft prompt
+        features = model.parts.soft_prompt(seen.mean[:, None].to(model.device))[:, 0].cpu()
     ridge = fit_ridge(features.double(), chosen.targets.double())
     with torch.no_grad():
         model.parts.align.weight.copy_(ridge.weight.float())
@@ -59,13 +102,22 @@ def fit_alignment(model: Afterword, examples: Examples, settings: TrainSettings)
 
 
 @torch.no_grad()
-def mean_soft_prompts(model: Afterword, examples: Examples, settings: TrainSettings) -> Float[Tensor, "N hidden"]:
-    """Return the mean soft prompt of each example: all that the alignment head sees of it."""
-    features = torch.empty(len(examples), model.config.hidden_size)
+def _states(model: Afterword, examples: Examples, settings: TrainSettings) -> Seen:
+    hidden, n = model.config.hidden_size, model.config.n_compression
+    mean, second = torch.empty(len(examples), hidden), torch.zeros(hidden, hidden, dtype=torch.float64)
     for group in passes(examples, range(len(examples)), model.config.n_tokens, settings):
-        states = model.states(model.inputs.pad([examples.rows[i] for i in group]))
-        features[group] = model.parts.soft_prompt(states).mean(dim=1).cpu()
-    return features
+        states = model.states(model.inputs.pad([examples.rows[i] for i in group])).cpu()
+        mean[group] = states.mean(dim=1)
+        flat = states.flatten(0, 1)
+        second += (flat.T @ flat).double()
+    return Seen(mean, second / (n * len(examples)))
+
+
+def _predicted_norm(ridge: Ridge, seen: Seen) -> float:
+    """Return the root mean squared norm of `W·h + b` over all states, from their moments."""
+    mean = ridge.weight @ seen.mean.double().mean(dim=0)
+    square = torch.einsum("ij,jk,ik->", ridge.weight, seen.second, ridge.weight)
+    return float((square + 2 * ridge.bias @ mean + ridge.bias @ ridge.bias).clamp(min=0).sqrt())
 
 
 def fit_ridge(features: Float[Tensor, "N features"], targets: Float[Tensor, "N d"]) -> Ridge:

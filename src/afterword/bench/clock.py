@@ -1,0 +1,84 @@
+"""Timing one piece of work, and the memory it took."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of each repeat, and the most memory while they ran.
+
+    Attributes:
+        seconds: One number a repeat.
+        process_bytes: Peak of the process's resident memory.
+        device_bytes: Peak of what torch held on the accelerator; `None` on a CPU.
+    """
+
+    seconds: tuple[float, ...]
+    process_bytes: int
+    device_bytes: int | None = None
+
+    @property
+    def median(self) -> float:
+        """Median of the repeats."""
+        return median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Half of the distance from the fastest to the slowest, as a share of the median."""
+        return (max(self.seconds) - min(self.seconds)) / 2 / self.median
+
+
+def timed(work: Callable[[int], object], device: torch.device, warmup: int, repeats: int) -> Timing:
+    """Time `work(0)`, `work(1)`, … after some repeats that are not counted.
+
+    The device is waited for on both sides of each repeat.
+    """
+    for turn in range(warmup):
+        work(turn)
+    _wait(device)
+    _forget_peak(device)
+    seconds = []
+    for turn in range(warmup, warmup + repeats):
+        began = time.perf_counter()
+        work(turn)
+        _wait(device)
+        seconds.append(time.perf_counter() - began)
+    on_device = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    return Timing(tuple(seconds), peak_memory(), on_device)
+
+
+def peak_memory() -> int:
+    """Return the peak of this process's resident memory, in bytes; on Linux since it was last forgotten."""
+    if _STATUS.is_file():
+        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _forget_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    with suppress(OSError):  # Linux only: the peak starts again from what is resident now
+        _CLEAR.write_text("5")
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()

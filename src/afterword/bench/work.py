@@ -1,0 +1,55 @@
+"""Work of a known size: queries and responses whose lengths spread around what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from afterword.backbone.backbone import Backbone
+from afterword.errors import SettingError
+from afterword.flow.stages import demo_file
+
+
+@dataclass(frozen=True)
+class Work:
+    """Pairs to train on or encode.
+
+    Attributes:
+        queries: Texts of about the length asked for.
+        responses: The same.
+    """
+
+    queries: list[str]
+    responses: list[str]
+
+
+def make_work(backbone: Backbone, count: int, query_tokens: int, response_tokens: int, seed: int = 0) -> Work:
+    """Cut texts from the demo's queries and documents, with this LLM's own tokenizer.
+
+    Lengths are drawn evenly between half and one and a half of what is asked for, so that batches need padding as real
+    ones do.
+
+    Raises:
+        SettingError: A number is below 1.
+    """
+    for name, value in (("items", count), ("query tokens", query_tokens), ("response tokens", response_tokens)):
+        if value < 1:
+            raise SettingError(f"{value} {name}: at least 1 is needed")
+    draw = Random(seed)
+    stream = backbone.text.plain([_words()])[0]
+    return Work(_cut(backbone, stream, count, query_tokens, draw), _cut(backbone, stream, count, response_tokens, draw))
+
+
+def _words() -> str:
+    return " ".join(demo_file(name).read_text(encoding="utf-8") for name in ("queries.jsonl", "documents.jsonl"))
+
+
+def _cut(backbone: Backbone, stream: Sequence[int], count: int, tokens: int, draw: Random) -> list[str]:
+    texts = []
+    for _ in range(count):
+        length = draw.randint(max(1, tokens // 2), tokens + tokens // 2)
+        start = draw.randrange(len(stream))
+        ids = [stream[(start + i) % len(stream)] for i in range(length)]
+        texts.append(backbone.text.decode(ids))
+    return texts

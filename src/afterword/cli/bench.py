@@ -1,0 +1,85 @@
+"""`afterword bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from afterword.backbone.settings import BackboneSettings
+from afterword.bench.grid import Grid
+from afterword.cli.bars import Bars
+from afterword.cli.flags import parse_flags, quiet_libraries
+from afterword.errors import SettingError
+from afterword.model.settings import ModelSettings
+from afterword.training.settings import TrainSettings
+
+KINDS = ("train", "encode", "respond", "floor")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure how fast and how small this machine does it: afterword bench train | encode | respond | floor.
+
+    With --config NAME, weights are random in the shape of that model, so that a machine can be sized before anything is
+    downloaded. `of ceiling` is the share of this machine's best matrix product that useful operations reach.
+
+    Example: afterword bench train --config Qwen/Qwen3-0.6B --batch-sizes 8 16 --out bench
+    """
+
+    config: str | None = None
+    """Random weights in the shape of this model: a known name, a config.json, a folder, or a hub name."""
+    grid: Grid = field(default_factory=Grid)
+    instruction_tokens: int = 0
+    """With encode: length of an instruction that all texts share."""
+    out: Path | None = None
+    """Folder for NAME.json and NAME.md."""
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainSettings = field(default_factory=TrainSettings)
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+    json: bool = False
+    """Print JSON instead of a table."""
+    kind: str = "train"
+    """Also the first word behind `bench`."""
+
+    def run(self) -> None:
+        """Measure and print."""
+        quiet_libraries()
+        from afterword.bench.report import BenchReport, describe_machine
+        from afterword.bench.run import bench_encode, bench_respond, bench_train, floor
+
+        if self.kind not in KINDS:
+            raise SettingError(f"there is no benchmark {self.kind!r}; there are {', '.join(KINDS)}")
+        bars = Bars()
+        backbone = self._backbone()
+        bars.stage(self.kind, len(self.grid.query_tokens) * len(self.grid.batch_sizes))
+        rows: list[dict[str, Any]]
+        if self.kind == "train":
+            rows = bench_train(backbone, self.grid, self.model, self.training, bars)
+        elif self.kind == "encode":
+            rows = bench_encode(backbone, self.grid, self.model, self.instruction_tokens, bars)
+        elif self.kind == "respond":
+            rows = bench_respond(backbone, self.grid, bars)
+        else:
+            rows = floor(backbone, self.grid, self.model)
+        bars.done(f"{len(rows)} rows")
+        settings = {"grid": asdict(self.grid), "model": asdict(self.model), "training": asdict(self.training)}
+        report = BenchReport(self.kind, backbone.name, settings, rows, describe_machine(backbone))
+        if self.out:
+            report.write(self.out)
+        print(report.to_json() if self.json else report.to_markdown(), end="")
+
+    def _backbone(self) -> Any:
+        from afterword.backbone.load import load_backbone
+        from afterword.bench.sizes import random_backbone
+
+        if self.config is None:
+            return load_backbone(self.backbone)
+        return random_backbone(self.config, self.backbone.device, self.backbone.dtype)
+
+
+def parse(arguments: Sequence[str]) -> Bench:
+    """Read the flags; the first word says what is measured."""
+    kind, rest = (arguments[0], arguments[1:]) if arguments and not arguments[0].startswith("-") else (None, arguments)
+    return parse_flags(Bench, "bench", [*rest, *(["--kind", kind] if kind else [])])
