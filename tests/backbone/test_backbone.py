@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, Gemma3Config, GenerationConfig
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import pad_left
+from afterword.backbone.batch import token_batch
 from afterword.backbone.families import FAMILIES, family_of, sliding_window
 from afterword.backbone.passes import full_pass
 from afterword.errors import SettingError
@@ -70,7 +70,7 @@ def test_the_language_model_inside_a_multimodal_one_is_used() -> None:
     config = Gemma3Config(text_config=text, vision_config={**vision, "image_size": 8, "patch_size": 4})
     backbone = Backbone(AutoModelForCausalLM.from_config(config), make_tokenizer(), "tiny")
     assert (backbone.window, backbone.hidden_size, backbone.family) == (8, 32, FAMILIES["gemma3_text"])
-    batch = pad_left([ROW[:-1], ROW[:5]], backbone.device)
+    batch = token_batch([ROW[:-1], ROW[:5]], backbone.device)
     with torch.no_grad():
         wanted = backbone.model(torch.tensor([ROW])).logits[0, -1]
         tail = backbone.embed(torch.tensor([ROW[-1:]]))[0]

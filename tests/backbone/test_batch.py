@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from afterword.backbone.batch import TokenBatch, by_length, pad_left
+from afterword.backbone.batch import TokenBatch, by_length, token_batch
 
 CPU = torch.device("cpu")
 ROWS = st.lists(st.lists(st.integers(0, 299), max_size=9), max_size=6)
@@ -19,7 +19,7 @@ def rows_of(batch: TokenBatch) -> list[list[int]]:
 
 
 def test_padding_stands_on_the_left_and_is_masked() -> None:
-    batch = pad_left([[5, 6, 7], [], [8]], CPU, shared=(1,))
+    batch = token_batch([[5, 6, 7], [], [8]], CPU, shared=(1,))
     assert batch.ids.tolist() == [[5, 6, 7], [0, 0, 0], [0, 0, 8]]
     assert batch.mask.tolist() == [[1, 1, 1], [0, 0, 0], [0, 0, 1]]
     assert batch.shared == (1,)
@@ -27,7 +27,7 @@ def test_padding_stands_on_the_left_and_is_masked() -> None:
 
 @given(ROWS)
 def test_padded_rows_can_be_read_back(rows: list[list[int]]) -> None:
-    batch = pad_left(rows, CPU)
+    batch = token_batch(rows, CPU)
     assert rows_of(batch) == rows
     assert batch.ids.shape == batch.mask.shape == (len(rows), max(map(len, rows), default=0))
     assert (batch.ids[batch.mask == 0] == 0).all()
@@ -36,7 +36,7 @@ def test_padded_rows_can_be_read_back(rows: list[list[int]]) -> None:
 
 @given(ROWS, st.lists(st.integers(0, 299), max_size=4))
 def test_unshared_writes_the_prefix_into_each_row(rows: list[list[int]], shared: list[int]) -> None:
-    batch = pad_left(rows, CPU, tuple(shared)).unshared()
+    batch = token_batch(rows, CPU, tuple(shared)).unshared()
     assert rows_of(batch) == [[*shared, *row] for row in rows]
     assert batch.shared == ()
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import pad_left
+from afterword.backbone.batch import token_batch
 from afterword.backbone.generate import Generated, Sampling, _nucleus, generate
 from afterword.errors import InputError
 from tests.world import BOS, EOS, KINDS, embedded, make_backbone, naive_answer, random_rows, random_vectors
@@ -40,7 +40,7 @@ def test_batched_answers_equal_one_by_one(kind: str) -> None:
     stops = stops_that_end_rows_at_different_times(naive(backbone, rows, 12, ()))
     wanted = naive(backbone, rows, 12, stops)
     assert len({len(ids) for ids, _ in wanted}) > 1  # rows leave the batch while others go on
-    assert written(generate(backbone, pad_left(rows, CPU), Sampling(12), stops)) == wanted
+    assert written(generate(backbone, token_batch(rows, CPU), Sampling(12), stops)) == wanted
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short", "starcoder2"])
@@ -48,7 +48,7 @@ def test_answers_behind_a_shared_prefix_equal_one_by_one(kind: str) -> None:
     backbone, rows = make_backbone(kind), random_rows(LENGTHS)
     whole = [[*SHARED, *row] for row in rows]
     stops = stops_that_end_rows_at_different_times(naive(backbone, whole, 12, ()))
-    batch = pad_left(rows, CPU, SHARED)
+    batch = token_batch(rows, CPU, SHARED)
     for _ in range(2):  # the second time the prefix comes from the cache, and must be as it was
         assert written(generate(backbone, batch, Sampling(12), stops)) == naive(backbone, whole, 12, stops)
 
@@ -58,7 +58,7 @@ def test_answers_that_grow_past_the_window(window: int) -> None:
     """6 shared, 15 of the longest row, 25 new ones are 46: windows that end in the text, in the answer, and never."""
     backbone, rows = make_backbone("gemma3_text", sliding_window=window), random_rows((15, 4))
     wanted = naive(backbone, [[*SHARED, *row] for row in rows], 25, ())
-    assert written(generate(backbone, pad_left(rows, CPU, SHARED), Sampling(25), ())) == wanted
+    assert written(generate(backbone, token_batch(rows, CPU, SHARED), Sampling(25), ())) == wanted
 
 
 @pytest.mark.parametrize("bos", [True, False])
@@ -78,18 +78,18 @@ def test_pad_and_end_may_be_the_same_token() -> None:
     backbone = make_backbone("llama")
     rows = [[0, *random_rows([9])[0], 0, 0], *random_rows((3,))]
     ends = naive(backbone, rows, 8, ())
-    assert written(generate(backbone, pad_left(rows, CPU), Sampling(8), {0})) == naive(backbone, rows, 8, {0})
-    assert written(generate(backbone, pad_left(rows, CPU), Sampling(8), ())) == ends
+    assert written(generate(backbone, token_batch(rows, CPU), Sampling(8), {0})) == naive(backbone, rows, 8, {0})
+    assert written(generate(backbone, token_batch(rows, CPU), Sampling(8), ())) == ends
 
 
 def test_the_end_token_is_no_part_of_an_answer() -> None:
     backbone, rows = make_backbone("llama"), random_rows((8,))
     (free, _), *_ = naive(backbone, rows, 6, ())
     first = free[0]
-    assert generate(backbone, pad_left(rows, CPU), Sampling(6), {first}) == [Generated([], True)]
+    assert generate(backbone, token_batch(rows, CPU), Sampling(6), {first}) == [Generated([], True)]
     stop = next(token for token in free if token != first)
     kept = free[: free.index(stop)]
-    assert generate(backbone, pad_left(rows, CPU), Sampling(6), {stop}) == [Generated(kept, True)]
+    assert generate(backbone, token_batch(rows, CPU), Sampling(6), {stop}) == [Generated(kept, True)]
 
 
 def test_an_answer_that_ends_just_at_the_limit_has_ended() -> None:
@@ -98,14 +98,14 @@ def test_an_answer_that_ends_just_at_the_limit_has_ended() -> None:
     (free, _), *_ = naive(backbone, rows, 30, ())
     stop_at = next(i for i in range(1, 30) if free[i] not in free[:i])
     stop = {free[stop_at]}
-    batch = pad_left(rows, CPU)
+    batch = token_batch(rows, CPU)
     assert generate(backbone, batch, Sampling(stop_at), stop) == [Generated(free[:stop_at], True)]
     assert generate(backbone, batch, Sampling(stop_at - 1), stop) == [Generated(free[: stop_at - 1], False)]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 5])
 def test_no_answer_is_longer_than_the_limit(limit: int) -> None:
-    answers = generate(make_backbone("llama"), pad_left(random_rows(LENGTHS), CPU), Sampling(limit), {EOS})
+    answers = generate(make_backbone("llama"), token_batch(random_rows(LENGTHS), CPU), Sampling(limit), {EOS})
     assert max(len(answer.ids) for answer in answers) == limit
 
 
@@ -118,14 +118,14 @@ def test_rows_that_end_are_not_computed_any_further() -> None:
     backbone.body.register_forward_pre_hook(
         lambda _, __, arguments: fed.append(arguments["inputs_embeds"].shape[0]), with_kwargs=True
     )
-    generate(backbone, pad_left(rows, CPU), Sampling(10), stops)
+    generate(backbone, token_batch(rows, CPU), Sampling(10), stops)
     # Each token of an answer is fed once; after the text itself, that is all.
     assert sum(fed) == 3 + sum(len(ids) for ids, _ in wanted)
 
 
 def sample(rows: Sequence[Sequence[int]], seeds: Sequence[int], temperature: float = 1.0) -> list[list[int]]:
     sampling = Sampling(10, temperature=temperature, top_p=0.9)
-    return [a.ids for a in generate(make_backbone("llama"), pad_left(rows, CPU), sampling, {EOS}, seeds)]
+    return [a.ids for a in generate(make_backbone("llama"), token_batch(rows, CPU), sampling, {EOS}, seeds)]
 
 
 def test_a_drawn_answer_depends_on_its_seed_only() -> None:
@@ -160,7 +160,7 @@ def test_drawn_tokens_come_as_often_as_they_are_likely() -> None:
     backbone, rows = make_backbone("llama"), random_rows((4,)) * 400
     with torch.no_grad():
         logits = backbone.model(torch.tensor(rows[:1])).logits[0, -1]
-    answers = generate(backbone, pad_left(rows, CPU), Sampling(1, temperature=0.6), (), range(400))
+    answers = generate(backbone, token_batch(rows, CPU), Sampling(1, temperature=0.6), (), range(400))
     counts = torch.bincount(torch.tensor([answer.ids[0] for answer in answers]), minlength=300)
     chances = torch.softmax(logits / 0.6, dim=-1)
     likely = chances > 0.02
@@ -195,7 +195,7 @@ def test_nothing_outside_the_nucleus_is_drawn() -> None:
         chances = torch.softmax(backbone.model(torch.tensor(rows[:1])).logits[0, -1], dim=-1)
     order = chances.argsort(descending=True)
     size = int((chances[order].cumsum(0) < 0.5).sum()) + 1
-    answers = generate(backbone, pad_left(rows, CPU), Sampling(1, temperature=1.0, top_p=0.5), (), range(200))
+    answers = generate(backbone, token_batch(rows, CPU), Sampling(1, temperature=1.0, top_p=0.5), (), range(200))
     drawn = {answer.ids[0] for answer in answers}
     assert len(drawn) > 1
     assert drawn <= set(order[:size].tolist())
@@ -204,4 +204,4 @@ def test_nothing_outside_the_nucleus_is_drawn() -> None:
 def test_nothing_to_continue_is_said() -> None:
     backbone = make_backbone("qwen3", bos=False)
     with pytest.raises(InputError, match="nothing to continue"):
-        generate(backbone, pad_left([[], []], backbone.device), Sampling(3), {EOS})
+        generate(backbone, token_batch([[], []], backbone.device), Sampling(3), {EOS})

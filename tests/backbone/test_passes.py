@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import TokenBatch, pad_left
+from afterword.backbone.batch import TokenBatch, token_batch
 from afterword.backbone.families import FAMILIES, UNKNOWN
 from afterword.backbone.passes import frozen_prefix_pass, full_pass, response_pass
 from tests.world import (
@@ -64,7 +64,7 @@ def assert_same(found: Tensor, wanted: Tensor) -> None:
 
 
 def check(backbone: Backbone, one_pass: Pass, rows: Sequence[Sequence[int]], shared: tuple[int, ...] = ()) -> None:
-    batch = pad_left(rows, CPU, shared)
+    batch = token_batch(rows, CPU, shared)
     states, gradient = state_and_gradient(lambda tail: one_pass(backbone, batch, tail), len(rows), backbone.dtype)
     whole = [[*shared, *row] for row in rows]
     wanted, wanted_gradient = state_and_gradient(
@@ -125,14 +125,14 @@ def test_a_long_shared_prefix_is_one_forward_for_all_batches() -> None:
     )
     for seed in range(3):
         with torch.no_grad():
-            full_pass(backbone, pad_left(random_rows((5, 3), seed), CPU, prefix), random_vectors(2, WIDTH))
+            full_pass(backbone, token_batch(random_rows((5, 3), seed), CPU, prefix), random_vectors(2, WIDTH))
     assert seen == [50, 14, 14, 14]
 
 
 def test_the_graph_does_not_hold_the_text() -> None:
     """A hundred tokens of text and two learned vectors: what is kept for the backward pass is what the two need."""
     backbone = make_backbone("llama")
-    batch = pad_left(random_rows((100, 100)), CPU)
+    batch = token_batch(random_rows((100, 100)), CPU)
 
     def kept(one_pass: Pass) -> int:
         sizes: list[int] = []
@@ -156,7 +156,7 @@ def test_a_prefix_cached_while_encoding_can_be_trained_behind() -> None:
     backbone = make_backbone("llama", torch.float64)
     rows = random_rows((9, 4))
     with torch.inference_mode():
-        full_pass(backbone, pad_left(rows, CPU, SHARED), random_vectors(4, WIDTH))
+        full_pass(backbone, token_batch(rows, CPU, SHARED), random_vectors(4, WIDTH))
     check(backbone, frozen_prefix_pass, rows, SHARED)
 
 
@@ -235,6 +235,6 @@ def test_a_padded_batch_in_bfloat16_is_finite_and_equals_eager() -> None:
         backbone = make_backbone("llama", torch.bfloat16)
         backbone.model.set_attn_implementation(attention)
         with torch.no_grad():
-            states[attention] = full_pass(backbone, pad_left(rows, CPU), random_vectors(3, WIDTH)).float()
+            states[attention] = full_pass(backbone, token_batch(rows, CPU), random_vectors(3, WIDTH)).float()
     assert states["sdpa"].isfinite().all()
     torch.testing.assert_close(states["sdpa"], states["eager"], rtol=0.05, atol=0.05)

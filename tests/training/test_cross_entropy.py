@@ -15,8 +15,7 @@ from afterword.training.cross_entropy import head_cross_entropy
 from tests.world import VOCABULARY, random_vectors
 
 ROWS, WIDTH = 23, 16
-ONE_ROW = 4 * VOCABULARY
-CHUNKS = {"one row": 1, "five rows": 5 * ONE_ROW, "all rows but one": 22 * ONE_ROW, "all rows": 1 << 28}
+BLOCKS = {"one": 1, "five": 5, "all but one": VOCABULARY - 1, "all": VOCABULARY, "more than all": 2 * VOCABULARY}
 HEADS: dict[str, dict[str, Any]] = {
     "plain": {},
     "softcap": {"softcap": 3.0},
@@ -44,9 +43,9 @@ def plain_loss(
 
 
 @pytest.mark.parametrize("settings", HEADS.values(), ids=HEADS)
-@pytest.mark.parametrize("chunk", CHUNKS.values(), ids=CHUNKS)
-def test_value_and_gradient_equal_torch(chunk: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", chunk)
+@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+def test_value_and_gradient_equal_torch(block: int, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cross_entropy.BLOCK, "cpu", block)
     weights = random_vectors(ROWS, seed=4)  # each row's loss counts differently: the outer gradient must reach its row
     states = random_vectors(ROWS, WIDTH).requires_grad_()
     loss = head_cross_entropy(states, targets(), head(**settings))
@@ -116,9 +115,10 @@ class _Largest(TorchDispatchMode):
         return result
 
 
-def test_no_more_than_one_chunk_of_logits_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK_BYTES", 3 * ONE_ROW)
+def test_no_more_than_one_block_of_logits_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cross_entropy.BLOCK, "cpu", WIDTH + 1)
     states = random_vectors(ROWS, WIDTH).requires_grad_()
+    frozen = head()
     with _Largest() as largest:
-        head_cross_entropy(states, targets(), head()).sum().backward()
-    assert 3 * VOCABULARY <= largest.numel < ROWS * VOCABULARY
+        head_cross_entropy(states, targets(), frozen).sum().backward()
+    assert largest.numel == ROWS * (WIDTH + 1) < ROWS * VOCABULARY

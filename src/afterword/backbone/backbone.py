@@ -15,6 +15,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from afterword.backbone.families import UNKNOWN, Family, family_of, sliding_window
 from afterword.backbone.frames import render_chat
+from afterword.backbone.packed import Kept, Packing, can_pack
 from afterword.backbone.text import TextTokenizer
 from afterword.encoder import hash_tensors
 from afterword.errors import SettingError
@@ -45,7 +46,7 @@ class Backbone:
         self.family: Family = family_of(self.config)
         self.body: nn.Module = model.get_decoder()
         self._cache_argument = _cache_argument(self.body)
-        self._shared: OrderedDict[tuple[int, ...], DynamicCache] = OrderedDict()
+        self._shared: OrderedDict[tuple[int, ...], Kept] = OrderedDict()
 
     @property
     def embedding_matrix(self) -> Tensor:
@@ -138,18 +139,42 @@ class Backbone:
         """Return an empty key/value cache, with sliding layers where the model has them."""
         return DynamicCache(config=self.config)
 
-    def shared_cache(self, shared: tuple[int, ...], batch: int) -> DynamicCache:
-        """Return a fresh cache that holds a common prefix for each row of a batch; the prefix itself runs once."""
+    @property
+    def packs(self) -> bool:
+        """Whether rows can run end to end: a family that is known to be causal, on torch's own attention."""
+        return self.family.causal_prefix and can_pack(self.model)
+
+    def run_packed(self, embeds: Float[Tensor, "tokens hidden"], packing: Packing) -> Float[Tensor, "tokens hidden"]:
+        """Run the body on packed rows: last layer, after the final norm."""
+        with packing.active():
+            return self.body(  # type: ignore[no-any-return]
+                inputs_embeds=embeds[None].to(self.dtype),
+                attention_mask=torch.zeros(1, 1, 1, 1, device=self.device),  # four dimensions: transformers makes none
+                position_ids=packing.positions,
+                use_cache=False,
+            ).last_hidden_state[0]
+
+    def kept(self, shared: tuple[int, ...]) -> Kept | None:
+        """Return the keys and values of a prefix, which runs once; none for no prefix."""
+        if not shared:
+            return None
         if shared not in self._shared:
-            with torch.no_grad():
-                ids = torch.tensor([shared], device=self.device)
-                cache = self.new_cache()
-                self.run(self.embed(ids), None, torch.arange(len(shared), device=self.device)[None], cache)
-            self._shared[shared] = cache
+            with torch.inference_mode(mode=False), torch.no_grad():
+                packing = Packing([len(shared)], self.device, keep=True)
+                self.run_packed(self.embed(torch.tensor([shared], device=self.device))[0], packing)
+            self._shared[shared] = cast("Kept", packing.kept)
             while len(self._shared) > 4:
                 self._shared.popitem(last=False)
         self._shared.move_to_end(shared)
-        return _expanded(self._shared[shared], self.new_cache(), batch)
+        return self._shared[shared]
+
+    def shared_cache(self, shared: tuple[int, ...], batch: int) -> DynamicCache:
+        """Return a fresh cache that holds a common prefix for each row of a batch."""
+        cache, kept = self.new_cache(), cast("Kept", self.kept(shared))
+        for layer in sorted(kept.layers):
+            keys, values = (part.transpose(0, 1).expand(batch, -1, -1, -1) for part in kept.layers[layer])
+            cache.update(keys, values, layer)
+        return cache
 
     def logits(self, states: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows vocabulary"]:
         """Apply the vocabulary head, with the scaling and the soft cap of the family, in float32."""
@@ -212,17 +237,25 @@ class VocabularyHead:
         logits = (self.weight @ states.to(self.weight.dtype).T).T.float()
         if self.bias is not None:
             logits = logits + self.bias
-        logits = logits if self.scale == 1.0 else logits * self.scale
+        return self.capped(logits if self.scale == 1.0 else logits * self.scale)
+
+    def some_logits(self, states: Float[Tensor, "rows hidden"], block: slice) -> Float[Tensor, "rows some"]:
+        """Return the logits of a block of the vocabulary, in float32 at least."""
+        wide = torch.promote_types(self.weight.dtype, torch.float32)
+        logits = (states @ self.weight[block].T).to(wide)
+        if self.bias is not None:
+            logits += self.bias[block]
+        return self.capped(logits if self.scale == 1.0 else logits.mul_(self.scale))
+
+    def capped(self, logits: Float[Tensor, "rows some"]) -> Float[Tensor, "rows some"]:
+        """Apply the soft cap to scaled logits, where the family has one."""
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+
+    def slope(self, logits: Float[Tensor, "rows some"]) -> Float[Tensor, "rows some"] | None:
+        """Return the derivative of the soft cap where it gave these logits; `None` is 1 everywhere."""
+        return None if self.softcap is None else 1.0 - (logits / self.softcap).square()
 
 
 def _cache_argument(body: nn.Module) -> str:
     # `past_key_values` became `cache` in transformers 5.24; both are in use.
     return "cache" if "cache" in inspect.signature(body.forward).parameters else "past_key_values"
-
-
-def _expanded(source: DynamicCache, target: DynamicCache, batch: int) -> DynamicCache:
-    for index, layer in enumerate(source.layers):
-        keys, values = cast("Tensor", layer.keys), cast("Tensor", layer.values)  # type: ignore[union-attr]
-        target.update(keys.expand(batch, -1, -1, -1), values.expand(batch, -1, -1, -1), index)
-    return target

@@ -1,9 +1,10 @@
-"""Token batches: padding, order and size."""
+"""Token batches: rows, order and size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Int
@@ -14,36 +15,60 @@ from afterword.errors import SettingError
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Left-padded rows behind a prefix that all rows share.
-
-    Left, because sliding-window layers count indices, not positions: padding between a text and what is appended to it
-    would push the text out of the window.
+    """Rows of token ids behind a prefix that all rows share.
 
     Attributes:
-        ids: *Shape:* `(batch, time)`, without the shared prefix.
-        mask: 1 for real tokens. *Shape:* `(batch, time)`.
+        rows: Ids of each row, without the shared prefix.
+        device: Where its tensors are made.
         shared: Ids that stand before every row.
     """
 
-    ids: Int[Tensor, "batch time"]
-    mask: Int[Tensor, "batch time"]
+    rows: tuple[tuple[int, ...], ...]
+    device: torch.device
     shared: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each row."""
+        return [len(row) for row in self.rows]
+
+    @property
+    def flat(self) -> Int[Tensor, " tokens"]:
+        """All rows end to end."""
+        return torch.tensor([i for row in self.rows for i in row], dtype=torch.long, device=self.device)
+
+    @cached_property
+    def ids(self) -> Int[Tensor, "batch time"]:
+        """Rows side by side, padded on the left with 0, whatever id 0 means.
+
+        Left, because sliding-window layers of a cache count indices, not positions: padding between a text and what is
+        appended to it would push the text out of the window.
+        """
+        return self._beside([[0] * (self._width - len(row)) + list(row) for row in self.rows])
+
+    @cached_property
+    def mask(self) -> Int[Tensor, "batch time"]:
+        """1 for the real tokens of `ids`."""
+        return self._beside([[0] * (self._width - len(row)) + [1] * len(row) for row in self.rows])
 
     def unshared(self) -> TokenBatch:
         """Return the same rows with the shared prefix written into each."""
-        if not self.shared:
-            return self
-        rows = [[*self.shared, *ids[mask.bool()].tolist()] for ids, mask in zip(self.ids, self.mask, strict=True)]
-        return pad_left(rows, self.ids.device)
+        return TokenBatch(tuple((*self.shared, *row) for row in self.rows), self.device)
+
+    @property
+    def _width(self) -> int:
+        return max(map(len, self.rows), default=0)
+
+    def _beside(self, padded: list[list[int]]) -> Tensor:
+        return torch.tensor(padded, dtype=torch.long).view(len(self.rows), self._width).to(self.device)
 
 
-def pad_left(rows: Sequence[Sequence[int]], device: torch.device, shared: tuple[int, ...] = ()) -> TokenBatch:
-    """Pad rows of ids on the left to the longest. Pad ids are 0 and masked, whatever id 0 means."""
-    width = max((len(row) for row in rows), default=0)
-    ids = torch.tensor([[0] * (width - len(row)) + list(row) for row in rows], dtype=torch.long)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], dtype=torch.long)
-    shape = (len(rows), width)
-    return TokenBatch(ids.view(shape).to(device), mask.view(shape).to(device), shared)
+def token_batch(rows: Sequence[Sequence[int]], device: torch.device, shared: tuple[int, ...] = ()) -> TokenBatch:
+    """Make a batch of rows of ids."""
+    return TokenBatch(tuple(map(tuple, rows)), device, tuple(shared))
 
 
 def by_length(lengths: Sequence[int], max_rows: int, max_tokens: int | None = None) -> Iterator[list[int]]:

@@ -5,6 +5,9 @@
   sees what is appended to it and the LLM is frozen, so no gradient is lost, and only the appended vectors are in the
   graph: the backward pass costs `4N(m+n)` FLOP instead of `4N(q+m+n)`.
 - `response_pass`: a soft prompt, then the response; the states that predict each response token.
+
+Rows run end to end, without padding (`packed`). An LLM of a family that we do not know, or whose attention is not
+torch's, takes the plain way: padded, the whole text in the graph, no shared prefix; slower, the same result.
 """
 
 from __future__ import annotations
@@ -18,47 +21,54 @@ from transformers import DynamicCache
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch
+from afterword.backbone.packed import Kept, Packing
 
 
 def full_pass(
     backbone: Backbone, batch: TokenBatch, tail: Float[Tensor, "tail hidden"]
 ) -> Float[Tensor, "batch tail hidden"]:
     """Run text and appended vectors in one go and return the last states of the appended ones."""
-    batch, cache = behind_shared(backbone, batch, extra=len(tail))
-    rows = batch.ids.shape[0]
-    embeds = torch.cat([backbone.embed(batch.ids), _for_each_row(backbone, tail, rows)], dim=1)
-    mask = visible(batch, extra=len(tail))
-    states = backbone.run(embeds, mask, _positions(mask)[:, -embeds.shape[1] :], cache)
-    return states[:, -len(tail) :]
+    if not backbone.packs:
+        return _padded_pass(backbone, batch, tail)
+    lengths, k = batch.lengths, len(tail)
+    packing = Packing([n + k for n in lengths], backbone.device, backbone.kept(batch.shared))
+    pieces = torch.cat([backbone.embed(batch.flat[None])[0], tail.to(device=backbone.device, dtype=backbone.dtype)])
+    # Where each packed token comes from: the row's own ids, then the tail, which stands behind all ids.
+    order, ends, start, total = [], [], 0, sum(lengths)
+    for n in lengths:
+        order += [*range(start, start + n), *range(total, total + k)]
+        ends += range(len(order) - k, len(order))
+        start += n
+    states = backbone.run_packed(pieces[_index(order, backbone)], packing)
+    return states[_index(ends, backbone)].view(len(batch), k, -1)
 
 
 def frozen_prefix_pass(
     backbone: Backbone, batch: TokenBatch, tail: Float[Tensor, "tail hidden"]
 ) -> Float[Tensor, "batch tail hidden"]:
-    """Return the states of `full_pass` with a graph behind the appended vectors only.
+    """Return the states of `full_pass` with a graph behind the appended vectors only."""
+    if not backbone.packs:
+        return _padded_pass(backbone, batch, tail)
+    shared = backbone.kept(batch.shared)
+    before = text_pass(backbone, batch)[1]
+    packing = Packing([len(tail)] * len(batch), backbone.device, shared, before)
+    rows = tail.to(device=backbone.device, dtype=backbone.dtype).expand(len(batch), -1, -1)
+    return backbone.run_packed(rows.flatten(0, 1), packing).view(len(batch), len(tail), -1)
 
-    Families that are not known to be purely causal take the full pass.
-    """
-    if not backbone.family.causal_prefix:
-        return full_pass(backbone, batch, tail)
-    with torch.no_grad():
-        batch, cache = behind_shared(backbone, batch, extra=len(tail))
-        cache = cache if cache is not None else backbone.new_cache()
-        mask = visible(batch)
-        if batch.ids.shape[1]:
-            positions = _positions(mask)[:, -batch.ids.shape[1] :]
-            backbone.run(backbone.embed(batch.ids), mask, positions, cache)
-    mask = visible(batch, extra=len(tail))
-    embeds = _for_each_row(backbone, tail, batch.ids.shape[0])
-    return backbone.run(embeds, mask, _positions(mask)[:, -len(tail) :], cache)
+
+@torch.no_grad()
+def text_pass(backbone: Backbone, batch: TokenBatch) -> tuple[Float[Tensor, "tokens hidden"], Kept | None]:
+    """Run the rows alone, without a graph; return their states end to end, and their keys and values."""
+    packing = Packing(batch.lengths, backbone.device, backbone.kept(batch.shared), keep=True)
+    embeds = backbone.embed(batch.flat[None])[0]
+    states = backbone.run_packed(embeds, packing) if len(embeds) else embeds
+    return states, packing.kept if len(embeds) else None
 
 
 def response_pass(
     backbone: Backbone, soft_prompt: Float[Tensor, "batch soft hidden"], responses: Sequence[Sequence[int]]
 ) -> tuple[Float[Tensor, "tokens hidden"], Int[Tensor, " tokens"]]:
     """Run the second pass of training: the response behind its soft prompt, teacher-forced.
-
-    Responses are padded on the right, where no real token can see the padding, so no mask is needed.
 
     Args:
         backbone: The frozen LLM.
@@ -68,15 +78,21 @@ def response_pass(
     Returns:
         For all tokens of all responses in order, the state that predicts it, and its id.
     """
-    width = max(len(response) for response in responses)
-    ids = torch.tensor([[*r, *[0] * (width - len(r))] for r in responses], device=backbone.device)
+    ids = torch.tensor([i for response in responses for i in response], device=backbone.device)
     start = behind_start(backbone, soft_prompt)
-    embeds = torch.cat([start, backbone.embed(ids[:, :-1])], dim=1)
-    positions = torch.arange(embeds.shape[1], device=backbone.device).expand(len(responses), -1)
-    states = backbone.run(embeds, None, positions)[:, start.shape[1] - 1 :]
-    lengths = torch.tensor([len(r) for r in responses], device=backbone.device)
-    real = torch.arange(width, device=backbone.device) < lengths[:, None]
-    return states[real], ids[real]
+    if not backbone.packs:
+        return _padded_response_states(backbone, start, responses), ids
+    head, lengths = start.shape[1], [len(response) - 1 for response in responses]  # the last token predicts nothing
+    given = [i for response in responses for i in response[:-1]]
+    embedded = backbone.embed(torch.tensor([given], dtype=torch.long, device=backbone.device))[0]
+    order, predicting, begin = [], [], len(responses) * head
+    for row, n in enumerate(lengths):
+        order += [*range(row * head, (row + 1) * head), *range(begin, begin + n)]
+        predicting += range(len(order) - n - 1, len(order))
+        begin += n
+    embeds = torch.cat([start.flatten(0, 1), embedded])[_index(order, backbone)]
+    states = backbone.run_packed(embeds, Packing([head + n for n in lengths], backbone.device))
+    return states[_index(predicting, backbone)], ids
 
 
 def behind_start(
@@ -94,7 +110,7 @@ def behind_start(
 
 
 def behind_shared(backbone: Backbone, batch: TokenBatch, extra: int) -> tuple[TokenBatch, DynamicCache | None]:
-    """Decide how the shared prefix of a batch is seen: from a cache, or written into each row.
+    """Decide how the shared prefix of a padded batch is seen: from a cache, or written into each row.
 
     Padding stands between a cached prefix and shorter rows. Sliding-window layers would count it, so the cache is used
     only where all of it fits in the window.
@@ -103,9 +119,9 @@ def behind_shared(backbone: Backbone, batch: TokenBatch, extra: int) -> tuple[To
         return batch, None
     total = len(batch.shared) + batch.ids.shape[1] + extra
     fits = backbone.window is None or total <= backbone.window
-    if not (fits and backbone.family.causal_prefix):
+    if not (fits and backbone.packs):
         return batch.unshared(), None
-    return batch, backbone.shared_cache(batch.shared, batch.ids.shape[0])
+    return batch, backbone.shared_cache(batch.shared, len(batch))
 
 
 def visible(batch: TokenBatch, extra: int = 0) -> Int[Tensor, "batch total"]:
@@ -119,7 +135,24 @@ def _positions(mask: Int[Tensor, "batch total"]) -> Int[Tensor, "batch total"]:
     return (mask.cumsum(dim=1) - 1).clamp(min=0)
 
 
-def _for_each_row(
-    backbone: Backbone, tail: Float[Tensor, "tail hidden"], rows: int
-) -> Float[Tensor, "batch tail hidden"]:
-    return tail.to(device=backbone.device, dtype=backbone.dtype).expand(rows, -1, -1)
+def _index(places: list[int], backbone: Backbone) -> Tensor:
+    return torch.tensor(places, dtype=torch.long, device=backbone.device)
+
+
+def _padded_pass(backbone: Backbone, batch: TokenBatch, tail: Tensor) -> Tensor:
+    batch = batch.unshared()
+    rows = tail.to(device=backbone.device, dtype=backbone.dtype).expand(len(batch), -1, -1)
+    embeds = torch.cat([backbone.embed(batch.ids), rows], dim=1)
+    mask = visible(batch, extra=len(tail))
+    return backbone.run(embeds, mask, _positions(mask))[:, -len(tail) :]
+
+
+def _padded_response_states(backbone: Backbone, start: Tensor, responses: Sequence[Sequence[int]]) -> Tensor:
+    """Pad on the right, where no real token can see the padding, so that no mask is needed."""
+    width = max(len(response) for response in responses)
+    ids = torch.tensor([[*r, *[0] * (width - len(r))] for r in responses], device=backbone.device)
+    embeds = torch.cat([start, backbone.embed(ids[:, :-1])], dim=1)
+    positions = torch.arange(embeds.shape[1], device=backbone.device).expand(len(responses), -1)
+    states = backbone.run(embeds, None, positions)[:, start.shape[1] - 1 :]
+    lengths = torch.tensor([len(r) for r in responses], device=backbone.device)
+    return states[torch.arange(width, device=backbone.device) < lengths[:, None]]

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import by_length, pad_left
+from afterword.backbone.batch import by_length, token_batch
 from afterword.backbone.frames import Frame, make_frame
 from afterword.backbone.generate import Generated, Sampling, generate
 from afterword.backbone.settings import Style
@@ -171,7 +171,7 @@ def _answered(
     for group in by_length([len(row) for row in rows], settings.respond_batch):
         if all(queries[i].id in known for i in group):
             continue
-        batch = pad_left([rows[i] for i in group], backbone.device, frame.before)
+        batch = token_batch([rows[i] for i in group], backbone.device, frame.before)
         seeds = [_seed(settings.respond_seed, queries[i].id) for i in group] if settings.temperature else None
         answers = generate(backbone, batch, sampling, stops, seeds)
         yield [_response(backbone, frame, queries[i], answer) for i, answer in zip(group, answers, strict=True)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import TokenBatch, by_length, pad_left
+from afterword.backbone.batch import TokenBatch, by_length, token_batch
 from afterword.backbone.frames import make_frame
 from afterword.backbone.text import check_texts
 from afterword.errors import InputError, SettingError
@@ -63,7 +63,7 @@ class Inputs:
 
     def pad(self, rows: Sequence[Sequence[int]]) -> TokenBatch:
         """Make a token batch of rows, behind the frame's shared prefix."""
-        return pad_left(rows, self.backbone.device, self.frame.before)
+        return token_batch(rows, self.backbone.device, self.frame.before)
 
 
 def as_texts(inputs: str | Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import by_length, pad_left
+from afterword.backbone.batch import by_length, token_batch
 from afterword.backbone.frames import make_frame
 from afterword.backbone.passes import behind_shared, visible
 from afterword.encoder import hash_tensors
@@ -72,7 +72,7 @@ class LLMTeacher:
         shared = self._shared
         if not all(rows):  # the state that an empty text gets must be among those of this pass, not behind them
             shared, rows = (), [[*shared, *row] or [self.backbone.end_ids[0]] for row in rows]
-        batch, cache = behind_shared(self.backbone, pad_left(rows, self.backbone.device, shared), extra=0)
+        batch, cache = behind_shared(self.backbone, token_batch(rows, self.backbone.device, shared), extra=0)
         mask = visible(batch)
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -batch.ids.shape[1] :]
         states = self.backbone.run(self.backbone.embed(batch.ids), mask, positions, cache).float()

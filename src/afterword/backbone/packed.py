@@ -1,0 +1,186 @@
+"""Rows of different lengths laid end to end, so that no padding goes through the layers.
+
+Nine tenths of the work of a pass are matrix products over tokens, and they do not care which row a token is of. Only
+attention does: there, and only there, rows are put side by side again. A `Packing` says how, and holds the keys and
+values that the rows saw before: those of a prefix that all share, and their own of an earlier pass.
+
+transformers calls attention through a table of functions. Ours stands in that table; within `Packing.active` it works on
+packed rows, and otherwise it hands over to the function that was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+NAME, INNER = "afterword_packed", "sdpa"
+NOWHERE = 1 << 30
+
+KeysValues = dict[int, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Keys and values of rows that were run before, by layer.
+
+    Attributes:
+        lengths: Tokens of each row.
+        layers: Keys and values, each `(tokens, heads, width)`, rows end to end.
+    """
+
+    lengths: tuple[int, ...]
+    layers: KeysValues = field(default_factory=dict)
+
+
+class Rows:
+    """The way between rows end to end and rows side by side, padded on the right."""
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        self.lengths = tuple(lengths)
+        self.width = max(lengths, default=0)
+        self.even = all(length == self.width for length in lengths)
+        if not self.even:
+            starts = [0, *accumulate(lengths)]
+            into = [starts[b] + min(j, n - 1) if n else 0 for b, n in enumerate(lengths) for j in range(self.width)]
+            back = [b * self.width + j for b, n in enumerate(lengths) for j in range(n)]
+            self.into, self.back = torch.tensor(into, device=device), torch.tensor(back, device=device)
+
+    def beside(self, flat: Float[Tensor, "tokens heads width"]) -> Float[Tensor, "rows heads time width"]:
+        """Put rows side by side; what stands in the padding is a repetition and is never seen."""
+        if not self.even:
+            flat = flat[self.into]
+        return flat.view(len(self.lengths), self.width, *flat.shape[1:]).transpose(1, 2)
+
+    def end_to_end(self, beside: Float[Tensor, "rows time heads width"]) -> Float[Tensor, "tokens heads width"]:
+        """Undo `beside`, from the layout that attention returns."""
+        flat = beside.flatten(0, 1)
+        return flat if self.even else flat[self.back]
+
+
+class Packing:
+    """One pass over packed rows.
+
+    Args:
+        lengths: Tokens of each row in this pass.
+        device: Where it runs.
+        shared: Keys and values of a prefix that every row sees.
+        before: Keys and values that each row saw by itself, behind the shared ones.
+        keep: Keep this pass's keys and values in `kept`.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        device: torch.device,
+        shared: Kept | None = None,
+        before: Kept | None = None,
+        keep: bool = False,
+    ) -> None:
+        self.rows = Rows(lengths, device)
+        self.shared, self.before = shared, before
+        self.kept = Kept(tuple(lengths)) if keep else None
+        self.prefix = sum(shared.lengths) if shared else 0
+        self.earlier = Rows(before.lengths, device) if before else None
+        self.starts = [self.prefix + n for n in (before.lengths if before else [0] * len(self.rows.lengths))]
+        positions = [start + j for start, n in zip(self.starts, lengths, strict=True) for j in range(n)]
+        self.positions: Int[Tensor, "1 tokens"] = torch.tensor([positions], dtype=torch.long, device=device)
+        self.device = device
+        self._masks: dict[int | None, Tensor | None] = {}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let attention work on these rows meanwhile."""
+        token = _ACTIVE.set(self)
+        try:
+            yield
+        finally:
+            _ACTIVE.reset(token)
+
+    def attend(
+        self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, window: int | None, options: dict[str, Any]
+    ) -> Tensor:
+        """Attend within each row. `query`, `key`, `value` are `(1, heads, tokens, width)`."""
+        query, key, value = (flat[0].transpose(0, 1) for flat in (query, key, value))
+        if self.kept is not None:
+            self.kept.layers[_layer(module)] = (key, value)
+        keys, values = (self._seen(module, part, i) for i, part in enumerate((key, value)))
+        inner = ALL_ATTENTION_FUNCTIONS[INNER]
+        output, _ = inner(module, self.rows.beside(query), keys, values, self._mask(window), **options)
+        return self.rows.end_to_end(output)[None]
+
+    def _seen(self, module: nn.Module, own: Tensor, which: int) -> Tensor:
+        parts, count = [], len(self.rows.lengths)
+        if self.shared is not None:
+            shared = self.shared.layers[_layer(module)][which]
+            parts.append(shared.transpose(0, 1).expand(count, -1, -1, -1))
+        if self.before is not None and self.earlier is not None and self.earlier.width:
+            parts.append(self.earlier.beside(self.before.layers[_layer(module)][which]))
+        parts.append(self.rows.beside(own))
+        return torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
+
+    def _mask(self, window: int | None) -> Tensor | None:
+        """Return who may see whom, or `None` where it is plainly causal and attention need not be told."""
+        if window is not None and max(self.starts, default=0) + self.rows.width <= window:
+            window = None
+        if window not in self._masks:
+            self._masks[window] = self._make_mask(window)
+        return self._masks[window]
+
+    def _make_mask(self, window: int | None) -> Tensor | None:
+        plain = self.prefix == 0 and self.before is None
+        if plain and window is None:
+            return None
+        own = torch.arange(self.rows.width, device=self.device)
+        starts = torch.tensor(self.starts, device=self.device)[: 1 if self.before is None else None, None]
+        asks = starts + own
+        holds = [torch.arange(self.prefix, device=self.device).expand(len(asks), -1)]
+        if self.before is not None and self.earlier is not None:
+            places = torch.arange(self.earlier.width, device=self.device) + self.prefix
+            holds.append(torch.where(places < starts, places, NOWHERE))
+        holds.append(asks)
+        seen, asking = torch.cat(holds, dim=1)[:, None, None, :], asks[:, None, :, None]
+        mask = seen <= asking
+        return mask if window is None else mask & (asking - seen < window)
+
+
+_ACTIVE: ContextVar[Packing | None] = ContextVar("afterword_packing", default=None)
+
+
+def can_pack(model: PreTrainedModel) -> bool:
+    """Put our attention function into a model that runs on torch's own (sdpa), and say whether that went well."""
+    config = model.config.get_text_config()
+    if config._attn_implementation == NAME:
+        return True
+    if config._attn_implementation != INNER:
+        return False
+    model.set_attn_implementation(NAME)
+    return bool(config._attn_implementation == NAME)
+
+
+def _attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    packing = _ACTIVE.get()
+    if packing is None:
+        return ALL_ATTENTION_FUNCTIONS[INNER](module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
+    return packing.attend(module, query, key, value, options.pop("sliding_window", None), options), None
+
+
+def _layer(module: nn.Module) -> int:
+    index: int = module.layer_idx  # type: ignore[assignment]
+    return index
+
+
+AttentionInterface.register(NAME, _attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
