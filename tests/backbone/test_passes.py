@@ -11,7 +11,7 @@ from torch import Tensor
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch, token_batch
 from afterword.backbone.families import FAMILIES, UNKNOWN
-from afterword.backbone.passes import frozen_prefix_pass, full_pass, response_pass
+from afterword.backbone.passes import frozen_prefix_pass, full_pass, response_pass, text_pass
 from tests.world import (
     BOS,
     KINDS,
@@ -126,7 +126,46 @@ def test_a_long_shared_prefix_is_one_forward_for_all_batches() -> None:
     for seed in range(3):
         with torch.no_grad():
             full_pass(backbone, token_batch(random_rows((5, 3), seed), CPU, prefix), random_vectors(2, WIDTH))
-    assert seen == [50, 14, 14, 14]
+    assert seen == [50, 12, 12, 12]  # 5 + 3 tokens and two learned vectors behind each; nothing is padding
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("starcoder2", "gemma2")])
+def test_every_family_that_is_known_runs_packed(kind: str) -> None:
+    """Otherwise the other tests would compare the plain way with itself."""
+    assert make_backbone(kind).packs
+
+
+def test_a_family_that_is_not_known_or_another_attention_runs_the_plain_way() -> None:
+    """transformers gives Gemma 2 its own attention, which caps scores."""
+    assert not make_backbone("starcoder2").packs
+    assert not make_backbone("gemma2").packs
+    backbone = make_backbone("llama")
+    backbone.model.set_attn_implementation("eager")
+    assert not backbone.packs
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("shared", [(), SHARED], ids=["alone", "behind a prefix"])
+def test_text_states_end_to_end_are_those_of_each_row_alone(attention: str, shared: tuple[int, ...]) -> None:
+    backbone = make_backbone("llama")
+    backbone.model.set_attn_implementation(attention)
+    rows = random_rows((7, 1, 4))
+    states, kept = text_pass(backbone, token_batch(rows, CPU, shared))
+    wanted = [
+        backbone.model.base_model(input_ids=torch.tensor([[*shared, *row]])).last_hidden_state[0, len(shared) :]
+        for row in rows
+    ]
+    torch.testing.assert_close(states, torch.cat(wanted), rtol=1e-5, atol=1e-5)
+    assert (kept is not None) == (attention == "sdpa")
+
+
+def test_without_a_packing_the_llm_answers_as_transformers_does() -> None:
+    """The attention of a backbone's model is replaced for good; called by anybody else, it must be what it was."""
+    ids = torch.tensor(random_rows((9,)))
+    plain = make_model("gemma3_text-short")(input_ids=ids).logits
+    backbone = make_backbone("gemma3_text-short")
+    assert backbone.packs
+    assert torch.equal(backbone.model(input_ids=ids).logits, plain)
 
 
 def test_the_graph_does_not_hold_the_text() -> None:

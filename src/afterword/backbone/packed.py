@@ -4,8 +4,8 @@ Nine tenths of the work of a pass are matrix products over tokens, and they do n
 attention does: there, and only there, rows are put side by side again. A `Packing` says how, and holds the keys and
 values that the rows saw before: those of a prefix that all share, and their own of an earlier pass.
 
-transformers calls attention through a table of functions. Ours stands in that table; within `Packing.active` it works on
-packed rows, and otherwise it hands over to the function that was there.
+transformers calls attention through a table of functions. Ours stands in that table: within `Packing.active` it works
+on packed rows, otherwise it hands over to torch's.
 """
 
 from __future__ import annotations

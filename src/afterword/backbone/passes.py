@@ -58,7 +58,12 @@ def frozen_prefix_pass(
 
 @torch.no_grad()
 def text_pass(backbone: Backbone, batch: TokenBatch) -> tuple[Float[Tensor, "tokens hidden"], Kept | None]:
-    """Run the rows alone, without a graph; return their states end to end, and their keys and values."""
+    """Run the rows alone, without a graph; return their states end to end, and their keys and values where packed."""
+    if not backbone.packs:
+        whole = batch.unshared()
+        states = backbone.run(backbone.embed(whole.ids), whole.mask, _positions(whole.mask))
+        lengths = torch.tensor(batch.lengths, device=backbone.device)[:, None]
+        return states[torch.arange(states.shape[1], 0, -1, device=backbone.device) <= lengths], None
     packing = Packing(batch.lengths, backbone.device, backbone.kept(batch.shared), keep=True)
     embeds = backbone.embed(batch.flat[None])[0]
     states = backbone.run_packed(embeds, packing) if len(embeds) else embeds

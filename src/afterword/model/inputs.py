@@ -46,20 +46,29 @@ class Inputs:
         Raises:
             InputError: An item is not a string or holds a lone surrogate; its index is named.
         """
+        before, rows = self._split(texts, prompt)
+        return [[*before, *row] for row in rows]
+
+    def batches(self, texts: Sequence[str], prompt: str, batch_size: int) -> Iterator[tuple[list[int], TokenBatch]]:
+        """Group texts of similar length into token batches, each with the indices of its texts.
+
+        The prompt is part of what the rows of a batch share, so it runs once, not once a text.
+        """
+        before, rows = self._split(texts, prompt)
+        shared = (*self.frame.before, *before)
+        lengths = [len(row) + self.n_tokens for row in rows]
+        for group in by_length(lengths, max_rows=batch_size, max_tokens=TOKENS_PER_PASS):
+            yield group, token_batch([rows[i] for i in group], self.backbone.device, shared)
+
+    def _split(self, texts: Sequence[str], prompt: str) -> tuple[list[int], list[list[int]]]:
+        """Return the ids of the prompt, cut to the room there is, and what follows it in each row."""
         check_texts(texts)
         head = prompt.rstrip()
         glue = prompt[len(head) :] if head else self.frame.glue
-        before = self.backbone.text.plain([self.frame.glue + head])[0] if head else []
+        before = self.backbone.text.plain([self.frame.glue + head])[0][: self.room] if head else []
         bodies = self.backbone.text.plain([glue + text for text in texts])
         after = list(self.frame.after)
-        return [(before + body)[: self.room] + after for body in bodies]
-
-    def batches(self, texts: Sequence[str], prompt: str, batch_size: int) -> Iterator[tuple[list[int], TokenBatch]]:
-        """Group texts of similar length into token batches, each with the indices of its texts."""
-        rows = self.rows(texts, prompt)
-        lengths = [len(row) + self.n_tokens for row in rows]
-        for group in by_length(lengths, max_rows=batch_size, max_tokens=TOKENS_PER_PASS):
-            yield group, self.pad([rows[i] for i in group])
+        return before, [body[: self.room - len(before)] + after for body in bodies]
 
     def pad(self, rows: Sequence[Sequence[int]]) -> TokenBatch:
         """Make a token batch of rows, behind the frame's shared prefix."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import by_length, token_batch
 from afterword.backbone.frames import make_frame
-from afterword.backbone.passes import behind_shared, visible
+from afterword.backbone.passes import text_pass
 from afterword.encoder import hash_tensors
 from afterword.prompts import SUMMARISE
 
@@ -72,10 +72,6 @@ class LLMTeacher:
         shared = self._shared
         if not all(rows):  # the state that an empty text gets must be among those of this pass, not behind them
             shared, rows = (), [[*shared, *row] or [self.backbone.end_ids[0]] for row in rows]
-        batch, cache = behind_shared(self.backbone, token_batch(rows, self.backbone.device, shared), extra=0)
-        mask = visible(batch)
-        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -batch.ids.shape[1] :]
-        states = self.backbone.run(self.backbone.embed(batch.ids), mask, positions, cache).float()
-        lengths = torch.tensor([max(1, length) for length in own], device=states.device)
-        counted = torch.arange(states.shape[1], 0, -1, device=states.device) <= lengths[:, None]
-        return (states * counted[..., None]).sum(dim=1) / lengths[:, None]
+        states = text_pass(self.backbone, token_batch(rows, self.backbone.device, shared))[0].float()
+        parts = states.split([len(row) for row in rows])
+        return torch.stack([part[-max(1, count) :].mean(dim=0) for part, count in zip(parts, own, strict=True)])
