@@ -23,6 +23,8 @@ from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch
 from afterword.backbone.packed import Kept, Packing
 
+FEW = 8
+
 
 def full_pass(
     backbone: Backbone, batch: TokenBatch, tail: Float[Tensor, "tail hidden"]
@@ -30,6 +32,7 @@ def full_pass(
     """Run text and appended vectors in one go and return the last states of the appended ones."""
     if not backbone.packs:
         return _padded_pass(backbone, batch, tail)
+    batch = worth_sharing(batch)
     lengths, k = batch.lengths, len(tail)
     packing = Packing([n + k for n in lengths], backbone.device, backbone.kept(batch.shared))
     pieces = torch.cat([backbone.embed(batch.flat[None])[0], tail.to(device=backbone.device, dtype=backbone.dtype)])
@@ -49,11 +52,20 @@ def frozen_prefix_pass(
     """Return the states of `full_pass` with a graph behind the appended vectors only."""
     if not backbone.packs:
         return _padded_pass(backbone, batch, tail)
+    batch = worth_sharing(batch)
     shared = backbone.kept(batch.shared)
     before = text_pass(backbone, batch)[1]
     packing = Packing([len(tail)] * len(batch), backbone.device, shared, before)
     rows = tail.to(device=backbone.device, dtype=backbone.dtype).expand(len(batch), -1, -1)
     return backbone.run_packed(rows.flatten(0, 1), packing).view(len(batch), len(tail), -1)
+
+
+def worth_sharing(batch: TokenBatch) -> TokenBatch:
+    """Write a short shared prefix, such as BOS alone, into each row.
+
+    Behind a cached prefix attention needs a mask; without one it takes a faster way, which pays for a few tokens.
+    """
+    return batch if len(batch.shared) >= FEW else batch.unshared()
 
 
 @torch.no_grad()

@@ -31,11 +31,11 @@ RECIPE: dict[str, Any] = {
     "placement": "answer",
     "max_new_tokens": 28,
     "max_length": 384,
-    "epochs": 0.27,
+    "epochs": 0.4,
     "batch_size": 8,
     "warmup_steps": 4,
     "w_recon": 0.05,
-    "warm_start_samples": 640,
+    "position_share": 0.5,
     "validation": 64,
 }
 SHOWN = 8

@@ -13,7 +13,10 @@ from afterword.backbone.text import check_texts
 from afterword.errors import InputError, SettingError
 from afterword.model.config import ModelConfig
 
-TOKENS_PER_PASS = 8192
+TOKENS_PER_PASS = {"cpu": 2048}
+"""Most tokens of a pass while encoding. On a CPU the activations of 2,048 tokens still fit the cache: 14 % faster on
+texts of 100 tokens than 8,192 (Gemma 3 270M, float32, two cores). Elsewhere a larger pass fills the device better."""
+LARGE_PASS = 8192
 
 
 class Inputs:
@@ -56,8 +59,9 @@ class Inputs:
         """
         before, rows = self._split(texts, prompt)
         shared = (*self.frame.before, *before)
+        budget = TOKENS_PER_PASS.get(self.backbone.device.type, LARGE_PASS)
         lengths = [len(row) + self.n_tokens for row in rows]
-        for group in by_length(lengths, max_rows=batch_size, max_tokens=TOKENS_PER_PASS):
+        for group in by_length(lengths, max_rows=batch_size, max_tokens=budget):
             yield group, token_batch([rows[i] for i in group], self.backbone.device, shared)
 
     def _split(self, texts: Sequence[str], prompt: str) -> tuple[list[int], list[list[int]]]:
