@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraint
 # Some environments forbid Python to keep what it compiled: every start would then compile thousands of files again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check bench clean
 
 help: ## show this help (the default)
 	@echo "make TARGET            (all that is installed goes into .venv)"
@@ -29,8 +29,11 @@ check: .venv/.stamp-dev ## ruff, mypy and the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+bench: .venv/.stamp-demo ## measure training, encoding and responding with the demo LLM
+	@for kind in floor train encode respond; do $(BIN)/afterword bench $$kind --out bench || exit 1; done
+
 clean: ## remove .venv and everything else that make made here
-	rm -rf .venv afterword-demo build dist htmlcov .coverage .coverage.*
+	rm -rf .venv afterword-demo bench build dist htmlcov .coverage .coverage.*
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 import torch
+from transformers import RepetitionPenaltyLogitsProcessor
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import token_batch
@@ -199,6 +200,47 @@ def test_nothing_outside_the_nucleus_is_drawn() -> None:
     drawn = {answer.ids[0] for answer in answers}
     assert len(drawn) > 1
     assert drawn <= set(order[:size].tolist())
+
+
+def with_rules(
+    backbone: Backbone, row: list[int], limit: int, penalty: float, least: int, stops: set[int]
+) -> list[int]:
+    """Greedy by full passes, with transformers' own processor over what was written."""
+    written: list[int] = []
+    while len(written) < limit:
+        with torch.no_grad():
+            logits = backbone.model(torch.tensor([[*row, *written]])).logits[:, -1]
+        if len(written) < least:
+            logits[:, list(stops)] = -torch.inf
+        if written:
+            logits = RepetitionPenaltyLogitsProcessor(penalty)(torch.tensor([written]), logits)
+        token = int(logits.argmax())
+        if token in stops:
+            break
+        written.append(token)
+    return written
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1.3, 4.0])
+def test_tokens_already_written_are_penalised_as_transformers_does(penalty: float) -> None:
+    backbone, rows = make_backbone("llama"), random_rows((4, 9, 2))
+    found = generate(backbone, token_batch(rows, CPU), Sampling(12, repetition_penalty=penalty), {EOS})
+    wanted = [with_rules(backbone, row, 12, penalty, 0, {EOS}) for row in rows]
+    assert [answer.ids for answer in found] == wanted
+    if penalty == 4.0:
+        assert all(len(set(ids)) == len(ids) for ids in wanted)
+
+
+@pytest.mark.parametrize("least", [0, 1, 3])
+def test_no_answer_ends_before_its_least_length(least: int) -> None:
+    backbone, rows = make_backbone("qwen3"), random_rows((4, 9, 2))
+    first = [with_rules(backbone, row, 1, 1.0, 0, set())[0] for row in rows]
+    stops = {EOS, *first}  # each row would end at once
+    found = generate(backbone, token_batch(rows, CPU), Sampling(8, min_new_tokens=least), stops)
+    wanted = [with_rules(backbone, row, 8, 1.0, least, stops) for row in rows]
+    assert [answer.ids for answer in found] == wanted
+    assert min(map(len, wanted)) == least or least > 0
+    assert all(len(ids) >= least for ids in wanted)
 
 
 def test_nothing_to_continue_is_said() -> None:

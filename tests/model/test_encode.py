@@ -71,7 +71,7 @@ def test_vectors_without_a_start_token(frame: str) -> None:
 def test_order_batch_size_and_budget_do_not_matter(order: list[str], batch_size: int, budget: int) -> None:
     model = _SHARED_MODEL
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inputs, "TOKENS_PER_PASS", budget)
+        patch.setitem(inputs.TOKENS_PER_PASS, "cpu", budget)
         found = vectors(model, order, batch_size=batch_size)
     np.testing.assert_allclose(found, _ONE_BY_ONE[[TEXTS.index(text) for text in order]], **CLOSE)
 
@@ -329,8 +329,25 @@ def test_progress_is_shown_when_asked(model: Afterword, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == ""
 
 
+def test_a_prompt_runs_once_and_not_with_every_text(model: Afterword) -> None:
+    seen: list[int] = []
+    hook = model.backbone.body.register_forward_pre_hook(
+        lambda _, __, arguments: seen.append(arguments["inputs_embeds"].shape[:2].numel()), with_kwargs=True
+    )
+    texts = ["one", "two three", "four"]
+    prompt = "Generate text that answers this query: "
+    wanted = [model.encode(prompt.rstrip() + " " + text) for text in texts]
+    seen.clear()
+    found = model.encode(texts, prompt=prompt)
+    hook.remove()
+    np.testing.assert_allclose(found, wanted, **CLOSE)
+    own = sum(len(f" {text}".encode()) + model.config.n_tokens for text in texts)
+    assert len(seen) == 2 and seen[1] == own
+    assert seen[0] >= len(prompt.rstrip())
+
+
 def test_no_pass_is_over_the_budget_of_tokens(model: Afterword, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "TOKENS_PER_PASS", 200)
+    monkeypatch.setitem(inputs.TOKENS_PER_PASS, "cpu", 200)
     sizes = [
         batch.ids.shape[0] * (batch.ids.shape[1] + model.config.n_tokens)
         for _, batch in model.inputs.batches([*TEXTS, LONG, *TEXTS], "", 32)

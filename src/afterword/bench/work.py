@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.text import TextTokenizer
 from afterword.errors import SettingError
 from afterword.flow.stages import demo_file
 
@@ -36,20 +36,20 @@ def make_work(backbone: Backbone, count: int, query_tokens: int, response_tokens
     for name, value in (("items", count), ("query tokens", query_tokens), ("response tokens", response_tokens)):
         if value < 1:
             raise SettingError(f"{value} {name}: at least 1 is needed")
-    draw = Random(seed)
-    stream = backbone.text.plain([_words()])[0]
-    return Work(_cut(backbone, stream, count, query_tokens, draw), _cut(backbone, stream, count, response_tokens, draw))
+    text = backbone.text
+    return Work(cut_texts(text, count, query_tokens, seed), cut_texts(text, count, response_tokens, seed + 1))
+
+
+def cut_texts(text: TextTokenizer, count: int, tokens: int, seed: int, spread: float = 0.5) -> list[str]:
+    """Cut texts of about so many tokens, evenly spread around them by a share."""
+    draw, stream = Random(seed), text.plain([_words()])[0]
+    texts = []
+    for _ in range(count):
+        length = draw.randint(max(1, round(tokens * (1 - spread))), max(1, round(tokens * (1 + spread))))
+        start = draw.randrange(len(stream))
+        texts.append(text.decode([stream[(start + i) % len(stream)] for i in range(length)]))
+    return texts
 
 
 def _words() -> str:
     return " ".join(demo_file(name).read_text(encoding="utf-8") for name in ("queries.jsonl", "documents.jsonl"))
-
-
-def _cut(backbone: Backbone, stream: Sequence[int], count: int, tokens: int, draw: Random) -> list[str]:
-    texts = []
-    for _ in range(count):
-        length = draw.randint(max(1, tokens // 2), tokens + tokens // 2)
-        start = draw.randrange(len(stream))
-        ids = [stream[(start + i) % len(stream)] for i in range(length)]
-        texts.append(backbone.text.decode(ids))
-    return texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +35,8 @@ class Train:
     """Start from a named set of settings (paper-v1, paper-v2); other flags win over it."""
     other_writer: bool = False
     """Accept responses that another LLM wrote (an ablation of the paper)."""
+    plan: bool = False
+    """Say how long it would take on this machine and how much memory, and do nothing."""
     resume: bool = True
     """Go on with the run in this folder, if there is one; --no-resume refuses instead."""
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -54,6 +56,12 @@ class Train:
         bars = Bars()
         targets, backbone = open_targets(self.targets), load_backbone(self.backbone)
         responses = open_responses(self.responses, None if self.other_writer else backbone)
+        if self.plan:
+            from afterword.bench.plan import plan_training
+
+            estimate = plan_training(backbone, responses, targets, self.model, self.training)
+            print(json.dumps(asdict(estimate)) if self.json else estimate)
+            return
         bars.stage("training")
         seen = 0
 
