@@ -1,9 +1,9 @@
-"""How long until a training is as good as the plain recipe gets: ``python time_to_quality.py RUN OUT [--samples N]``.
+"""How long until a training is as good as the plain recipe gets: ``time_to_quality.py RUN OUT [--samples N]``.
 
-RUN is a folder with `responses/` and `targets/` (of `afterword run` or `afterword demo`, backbone demo). First the plain
-recipe of the paper (random heads, every response reconstructed, one learning rate for all) trains on N samples; then
-Afterword's defaults train for a fifth of that time at most. Both are measured on the same held-out responses. Times are
-of the whole call, closed forms and the measuring at start and end included.
+RUN is a folder with `responses/` and `targets/` (of `afterword run` or `afterword demo`, backbone demo). First the
+plain recipe of the paper (random heads, every response reconstructed, one learning rate for all) trains on N samples;
+then Afterword's defaults train for a fifth of that time at most. Both are measured on the same held-out responses.
+Times are of the whole call, closed forms and the measuring at start and end included.
 """
 
 from __future__ import annotations

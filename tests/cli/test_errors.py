@@ -28,7 +28,7 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
 def test_an_unknown_command_is_named_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     code, err = failed(capsys, "respnd")
     assert code == 2
-    assert "there is no command 'respnd'; there are respond, target, train, encode, decode, run, demo" in err
+    assert "there is no command 'respnd'; there are respond, target, train, encode, decode, run, bench, demo" in err
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,10 @@ def test_wrong_flags_are_a_wrong_request(arguments: list[str], words: str, capsy
             "max_new_tokens is 0: it must be at least 1",
         ),
         (["respond", "--out", "x", "--queries", "q", "--limit", "0"], "limit is 0, it must be at least 1"),
-        (["train", "--responses", "r", "--targets", "t", "--out", "x", "--lr", "0"], "lr is 0.0: it must be above 0"),
+        (
+            ["train", "--responses", "r", "--targets", "t", "--out", "x", "--lr", "0"],
+            "lr is 0.0: it must be a number above 0",
+        ),
         (
             ["train", "--responses", "r", "--targets", "t", "--out", "x", "--preset", "paper"],
             "no preset is named 'paper'",

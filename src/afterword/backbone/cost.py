@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
 
+Count = int | float
+"""Tokens; a mean of several samples need not be whole."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -43,15 +46,15 @@ class Cost:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         return cls(body, head, layers * config.num_attention_heads * width, kept, parameters)
 
-    def forward(self, tokens: float) -> float:
+    def forward(self, tokens: Count) -> Count:
         """Return the operations of a forward pass over tokens, without attention: `2N` each."""
         return 2 * self.body * tokens
 
-    def attending(self, tokens: float, length: float) -> float:
+    def attending(self, tokens: Count, length: Count) -> Count:
         """Return the operations of causal attention for tokens that end a sequence of a length."""
         return 4 * self.attention * tokens * (length - tokens / 2)
 
-    def training(self, query: float, learned: float, soft: float, response: float) -> float:
+    def training(self, query: Count, learned: Count, soft: Count, response: Count) -> Count:
         """Return the least that one sample of training takes: `2Nq + 4Nk + 4N(n+r) + 4dV·r`.
 
         Args:
@@ -63,15 +66,15 @@ class Cost:
         body = self.forward(query) + 2 * self.forward(learned) + 2 * self.forward(soft + response)
         return body + 4 * self.head * response
 
-    def naive_training(self, query: float, learned: float, soft: float, response: float) -> float:
+    def naive_training(self, query: Count, learned: Count, soft: Count, response: Count) -> Count:
         """Return what a sample takes with checkpointing, full graphs and all logits: `6N(q+k) + 6N(n+r) + 4dV(n+r)`."""
         return 3 * self.forward(query + learned + soft + response) + 4 * self.head * (soft + response)
 
-    def encoding(self, query: float, learned: float) -> float:
+    def encoding(self, query: Count, learned: Count) -> Count:
         """Return what one embedding takes: `2N(q+k)`."""
         return self.forward(query + learned)
 
-    def writing(self, prompt: float, response: float) -> float:
+    def writing(self, prompt: Count, response: Count) -> Count:
         """Return what one written response takes: each token once through the body, written ones through the head."""
         return self.forward(prompt + response) + 2 * self.head * response
 

@@ -37,7 +37,9 @@ def full_pass(
     packing = Packing([n + k for n in lengths], backbone.device, backbone.kept(batch.shared))
     pieces = torch.cat([backbone.embed(batch.flat[None])[0], tail.to(device=backbone.device, dtype=backbone.dtype)])
     # Where each packed token comes from: the row's own ids, then the tail, which stands behind all ids.
-    order, ends, start, total = [], [], 0, sum(lengths)
+    order: list[int] = []
+    ends: list[int] = []
+    start, total = 0, sum(lengths)
     for n in lengths:
         order += [*range(start, start + n), *range(total, total + k)]
         ends += range(len(order) - k, len(order))
@@ -102,7 +104,9 @@ def response_pass(
     head, lengths = start.shape[1], [len(response) - 1 for response in responses]  # the last token predicts nothing
     given = [i for response in responses for i in response[:-1]]
     embedded = backbone.embed(torch.tensor([given], dtype=torch.long, device=backbone.device))[0]
-    order, predicting, begin = [], [], len(responses) * head
+    order: list[int] = []
+    predicting: list[int] = []
+    begin = len(responses) * head
     for row, n in enumerate(lengths):
         order += [*range(row * head, (row + 1) * head), *range(begin, begin + n)]
         predicting += range(len(order) - n - 1, len(order))

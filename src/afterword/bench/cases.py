@@ -73,7 +73,7 @@ def encode_trial(backbone: Backbone, texts: list[str], batch: int, shape: ModelS
     def count() -> tuple[float, float]:
         tokens = sum(map(len, model.inputs.rows(texts, prompt)))
         learned = model.config.n_tokens * len(texts)
-        return tokens + learned, Cost.of(backbone.model).encoding(tokens, learned)
+        return float(tokens + learned), float(Cost.of(backbone.model).encoding(tokens, learned))
 
     return Trial(lambda _: model.encode(texts, prompt=prompt, batch_size=batch), len(texts), count)
 
@@ -91,7 +91,7 @@ def respond_trial(backbone: Backbone, texts: list[str], batch: int, most: int, f
     def count() -> tuple[float, float]:
         written = sum(response.n_tokens for response in open_responses(folders[-1]))
         prompts = sum(map(len, backbone.text.plain(texts)))
-        return written, Cost.of(backbone.model).writing(prompts, written)
+        return float(written), float(Cost.of(backbone.model).writing(prompts, written))
 
     return Trial(answer, len(texts), count)
 

@@ -108,7 +108,7 @@ def _flops(model: Afterword, training: Examples, steps: int, settings: TrainSett
     head = 4 * cost.head * responses * share * settings.position_share
     fits = settings.warm_start + settings.refit
     fitted = fits * min(count, settings.warm_start_samples) * cost.encoding(queries, k)
-    return steps * settings.batch_size * (body + head) + fitted
+    return float(steps * settings.batch_size * (body + head) + fitted)
 
 
 def _pass_bytes(model: Afterword, training: Examples, settings: TrainSettings) -> int:

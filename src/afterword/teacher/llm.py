@@ -73,5 +73,5 @@ class LLMTeacher:
         if not all(rows):  # the state that an empty text gets must be among those of this pass, not behind them
             shared, rows = (), [[*shared, *row] or [self.backbone.end_ids[0]] for row in rows]
         states = text_pass(self.backbone, token_batch(rows, self.backbone.device, shared))[0].float()
-        parts = states.split([len(row) for row in rows])
+        parts = torch.split(states, [len(row) for row in rows])
         return torch.stack([part[-max(1, count) :].mean(dim=0) for part, count in zip(parts, own, strict=True)])
