@@ -40,7 +40,7 @@ def test_each_length_and_batch_is_a_row(kind: str, config: Path, capsys: pytest.
     for row in rows:
         items = row["batch"] * (4 if kind == "encode" else 1)
         assert row["items/s"] == pytest.approx(items / row["s"], rel=0.05)
-        assert 0 < row["of ceiling"] < 1.5
+        assert 0 <= row["of ceiling"] < 1.5
         assert row["process GB"] > 0.1
         assert row["tokens/s"] > row["items/s"]
     assert found["machine"]["dtype"] == "float32"

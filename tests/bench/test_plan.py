@@ -42,7 +42,7 @@ def test_what_a_token_keeps_for_the_backward_pass_is_about_right(kind: str) -> N
         return sum(sizes.values())
 
     measured = (kept(300) - kept(100)) / 200
-    assert kept_bytes(backbone) == pytest.approx(measured, rel=0.4)
+    assert 0.8 * measured < kept_bytes(backbone) < 1.6 * measured  # rather too much than too little
 
 
 def test_the_plan_counts_the_examples_and_steps_of_the_training(tmp_path: Path) -> None:

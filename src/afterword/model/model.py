@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -290,8 +291,6 @@ class Afterword:
 
 
 def _wants_bar(show: bool | None, count: int) -> bool:
-    import sys
-
     return show if show is not None else count > 1000 and sys.stderr.isatty()
 
 
