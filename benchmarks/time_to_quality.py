@@ -33,7 +33,13 @@ PLAIN: dict[str, Any] = {
     "w_recon": 1.0,
     "align_reduction": "mean",
 }
-OURS: dict[str, Any] = {"batch_size": 8, "warmup_steps": 4, "w_recon": 0.05, "position_share": 0.5}
+OURS: dict[str, Any] = {
+    "batch_size": 8,
+    "warmup_steps": 4,
+    "w_recon": 0.05,
+    "position_share": 0.5,
+    "warm_start_samples": 400,
+}
 
 
 def main() -> None:
