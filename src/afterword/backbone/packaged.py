@@ -79,7 +79,7 @@ def packaged_folder(name: str) -> Path:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):  # a second process waits instead of doing the same work
-        if not (folder / "config.json").is_file():
+        if needs_preparing(name):
             _prepare(llm, folder)
     return folder
 

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.cost import Cost
+from afterword.bench.counted import sample_flops
 from afterword.bench.work import Work
 from afterword.corpus.records import Query
 from afterword.corpus.responses import ResponseSettings, generate_responses, open_responses
@@ -56,12 +57,9 @@ def train_trial(
     steps = len(examples) // batch
 
     def count() -> tuple[float, float]:
-        cost, k, n = Cost.of(backbone.model), model.config.n_tokens, model.config.n_compression
-        frame, share = len(model.inputs.frame.before), settings.recon_share
-        queries, responses = sum(map(len, examples.rows)), sum(map(len, examples.responses))
-        once = cost.forward(frame)  # the frame's prefix runs once for all
-        whole = cost.training(queries, k * len(examples), n * len(examples) * share, responses * share)
-        return (queries + responses) / steps, (whole + once) / steps
+        tokens = sum(map(len, examples.rows)) + sum(map(len, examples.responses))
+        once = Cost.of(backbone.model).forward(len(model.inputs.frame.before))  # the frame's prefix runs once for all
+        return tokens / steps, batch * sample_flops(model, examples, settings) + once / steps
 
     return Trial(loop.step, batch, count)
 

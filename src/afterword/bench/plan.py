@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.cost import Cost
 from afterword.bench.ceiling import gemm_ceiling
+from afterword.bench.counted import sample_flops
 from afterword.corpus.records import Response
 from afterword.corpus.targets import Targets
 from afterword.model.model import Afterword
@@ -100,15 +101,11 @@ def kept_bytes(backbone: Backbone) -> int:
 
 
 def _flops(model: Afterword, training: Examples, steps: int, settings: TrainSettings) -> float:
-    cost, k, n = Cost.of(model.backbone.model), model.config.n_tokens, model.config.n_compression
-    count = len(training)
-    share = settings.recon_share / settings.recon_every if settings.w_recon else 0.0
-    queries, responses = (sum(map(len, part)) / count for part in (training.rows, training.responses))
-    body = cost.training(queries, k, n * share, 0) + 2 * cost.forward(responses * share)
-    head = 4 * cost.head * responses * share * settings.position_share
+    average = sum(map(len, training.rows)) / len(training)
     fits = settings.warm_start + settings.refit
-    fitted = fits * min(count, settings.warm_start_samples) * cost.encoding(queries, k)
-    return float(steps * settings.batch_size * (body + head) + fitted)
+    fitted = fits * min(len(training), settings.warm_start_samples)
+    encoding = Cost.of(model.backbone.model).encoding(average, model.config.n_tokens)
+    return float(steps * settings.batch_size * sample_flops(model, training, settings) + fitted * encoding)
 
 
 def _pass_bytes(model: Afterword, training: Examples, settings: TrainSettings) -> int:

@@ -11,7 +11,7 @@ from math import isfinite
 from textwrap import wrap
 from typing import Any
 
-from afterword.flow.demo import DemoReport, Hit, System
+from afterword.flow.demo import PENALTY, DemoReport, Hit, System
 
 WIDTH = 100
 SHOWN = 4
@@ -194,7 +194,7 @@ def _hits(hits: Sequence[Hit]) -> list[str]:
     more = f" ({SHOWN} of {len(hits)} questions; the page shows all)" if len(hits) > SHOWN else ""
     lines = [
         f"RETRIEVAL BY ANSWER{more}",
-        "What the embedding decodes to (greedy, repetition penalty 1.3) before (at the warm start)",
+        f"What the embedding decodes to (greedy, repetition penalty {PENALTY}) before (at the warm start)",
         "and after, and what it finds; ✓: right.",
     ]
     for hit in hits[:SHOWN]:

@@ -10,7 +10,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from afterword.errors import CorruptError, MissingPartError
+from afterword.backbone.backbone import Backbone
+from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.config import ModelConfig
 from afterword.model.heads import LearnedParts
@@ -94,3 +95,16 @@ def _check_tensors(tensors: dict[str, torch.Tensor], parts: LearnedParts, folder
         if tensors[name].shape != tensor.shape:
             found, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
             raise CorruptError(f"{folder / WEIGHTS}: {name} has shape {found}, the config says {wanted}")
+
+
+def check_backbone(config: ModelConfig, backbone: Backbone, path: str) -> None:
+    """Refuse a backbone that a model was not trained on.
+
+    Raises:
+        MismatchError: Its fingerprint is another; both are named.
+    """
+    if backbone.fingerprint != config.backbone_fingerprint:
+        raise MismatchError(
+            f"{path} was trained on {config.backbone} ({config.backbone_fingerprint}), but the backbone given is "
+            f"{backbone.name} ({backbone.fingerprint}): its tokens and heads mean nothing there"
+        )

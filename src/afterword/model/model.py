@@ -19,8 +19,8 @@ from afterword.backbone.load import load_backbone
 from afterword.backbone.passes import full_pass
 from afterword.backbone.settings import BackboneSettings, Device, DType
 from afterword.encoder import hash_tensors
-from afterword.errors import MismatchError, SettingError
-from afterword.model.checkpoint import load_parts, push_folder, save_model
+from afterword.errors import SettingError
+from afterword.model.checkpoint import check_backbone, load_parts, push_folder, save_model
 from afterword.model.config import ModelConfig
 from afterword.model.heads import LearnedParts
 from afterword.model.inputs import Inputs, as_texts
@@ -118,7 +118,7 @@ class Afterword:
             backbone = load_backbone(
                 BackboneSettings(config.backbone, config.backbone_revision, device, dtype, trust_remote_code)
             )
-        _check_backbone(config, backbone, str(path))
+        check_backbone(config, backbone, str(path))
         return cls(backbone, parts, config)
 
     def save_pretrained(self, path: str | Path) -> None:
@@ -292,11 +292,3 @@ class Afterword:
 
 def _wants_bar(show: bool | None, count: int) -> bool:
     return show if show is not None else count > 1000 and sys.stderr.isatty()
-
-
-def _check_backbone(config: ModelConfig, backbone: Backbone, path: str) -> None:
-    if backbone.fingerprint != config.backbone_fingerprint:
-        raise MismatchError(
-            f"{path} was trained on {config.backbone} ({config.backbone_fingerprint}), but the backbone given is "
-            f"{backbone.name} ({backbone.fingerprint}): its tokens and heads mean nothing there"
-        )

@@ -18,8 +18,8 @@ def gists(backbone: Backbone, responses: Sequence[Sequence[int]]) -> Float[Tenso
 
     The weight of a token is `log((N + 1) / (df + 1))`, where `df` of the `N` responses hold it: an article weighs next
     to nothing, a name a lot, an end token that all have nothing at all. Gemma 3 270M, shown this vector ten times as
-    its soft prompt, predicted held-out responses at 3.2 nats a token; with
-    the plain mean at 3.5, with no soft prompt at 4.0.
+    its soft prompt, predicted held-out responses at 3.2 nats a token; with the plain mean at 3.5, with
+    no soft prompt at 4.0.
 
     Args:
         backbone: The frozen LLM.
