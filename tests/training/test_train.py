@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
+from afterword.corpus.lock import FolderLock
 from afterword.corpus.records import Response
 from afterword.errors import ArtefactError, CorruptError, InputError, MismatchError, WorkError
 from afterword.model.model import Afterword
@@ -190,6 +191,27 @@ def test_a_finished_run_is_returned_without_a_step(tmp_path: Path, backbone: Bac
     assert again.validation == first.validation
     assert log(tmp_path) == before
     assert equal(again.model.parts.state_dict(), first.model.parts.state_dict())
+
+
+def test_a_run_that_another_process_ends_just_before_the_lock_is_taken_is_not_done_again(
+    tmp_path: Path, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last checkpoint must be read behind the lock; what was there before it is out of date."""
+    settings = quick(save_every=1)
+    with pytest.raises(Stop):
+        run(tmp_path, backbone, settings, report=stop_at(2))
+    taken, others = FolderLock.acquire, [settings]
+
+    def acquire(lock: FolderLock) -> None:
+        if others and lock._path.parent.name == "run":
+            run(tmp_path, make_backbone("llama"), others.pop())
+        taken(lock)
+
+    monkeypatch.setattr(FolderLock, "acquire", acquire)
+    result = run(tmp_path, backbone, settings, report=stop_at(2))
+    assert not others
+    assert (result.steps, result.resumed_from) == (3, 3)
+    assert [event["step"] for event in log(tmp_path) if event["event"] == "step"] == [1, 2, 3]
 
 
 def test_a_log_line_torn_by_a_kill_is_written_again(tmp_path: Path, backbone: Backbone) -> None:

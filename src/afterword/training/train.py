@@ -88,14 +88,12 @@ def train(
     training = with_documents(model, training, settings.document_share, settings.seed)
     existed = open_or_create(out, _manifest(model, targets, examples, settings))
     folder = RunFolder(out)
-    checkpoint = folder.latest()
-    if existed and checkpoint and not resume:
-        raise ArtefactError(f"{out} holds a run at step {checkpoint.step}: resume it, or choose another --out")
     loop = _loop(model, training, held_out, settings, folder, report)
     lock = FolderLock(folder.path)
     try:
-        if loop.accelerator.is_main_process:
-            lock.acquire()
+        checkpoint = _locked_checkpoint(lock, loop)
+        if existed and checkpoint and not resume:
+            raise ArtefactError(f"{out} holds a run at step {checkpoint.step}: resume it, or choose another --out")
         _carry_out(model, training, settings, loop, checkpoint)
         if loop.accelerator.is_main_process:
             model.save_pretrained(str(folder.model))
@@ -104,6 +102,19 @@ def train(
     loop.accelerator.end_training()
     measured = [event for event in folder.events() if event["event"] == "validation"]
     return TrainResult(model, folder.path, loop.steps, checkpoint.step if checkpoint else None, skipped, measured)
+
+
+def _locked_checkpoint(lock: FolderLock, loop: Loop) -> Checkpoint | None:
+    """Take the lock, and read where the run stands only then: until then its holder may have gone on.
+
+    The other processes of this run read what the main one reads: when the lock is taken, and before a step is done.
+    """
+    if loop.accelerator.is_main_process:
+        lock.acquire()
+    loop.accelerator.wait_for_everyone()
+    checkpoint = loop.folder.latest()
+    loop.accelerator.wait_for_everyone()
+    return checkpoint
 
 
 def _carry_out(
