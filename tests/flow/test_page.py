@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from afterword.flow.demo import DemoReport, Hit, System
-from afterword.flow.page import render_page, ticks
-from afterword.flow.text_report import columns_of, duration, fit, render_text, thinned, tidy
+from afterword.flow.page import render_page
+from afterword.flow.text_report import columns_of, duration, fit, render_text, thinned
+from tests.pages.reader import Page
 
-VOID = {"meta", "link", "br", "hr", "img", "input"}
 HOSTILE = "<script>alert(1)</script> \"quoted\" 'single' & $day ${css} \ud83d \x1b[31mred\x00 \u202eturned"
 
 
@@ -56,39 +53,6 @@ REPORT = DemoReport(
     hits=[hit("Why does the sky look blue?"), *(hit(f"Question {i}?") for i in range(1, 8))],
 )
 BARE = replace(REPORT, seconds={}, machine={}, systems=[], curve=[], hits=[])
-
-
-class Page(HTMLParser):
-    """Reads a page, insisting that every tag is closed where it was opened."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        assert len(dict(attrs)) == len(attrs)
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
-
-    def named(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def hostile() -> DemoReport:
@@ -251,21 +215,10 @@ def test_other_backbones_are_not_called_small() -> None:
     assert "instruct model" in Page(render_page(replace(REPORT, backbone="demo-qwen"))).text
 
 
-@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
-def test_ticks_enclose_their_range(one: float, other: float) -> None:
-    low, high = sorted((one, other))
-    marks = ticks(low, high)
-    slack = 1e-6 * max(1e-6, high - low, abs(high))
-    assert 2 <= len(marks) <= 8
-    assert marks == sorted(set(marks))
-    assert marks[0] <= low + slack and marks[-1] >= high - slack
-
-
 def test_small_helpers() -> None:
     assert [duration(s) for s in (0.04, 8.4, 60.0, 203.4)] == ["0.0 s", "8.4 s", "1 min 0 s", "3 min 23 s"]
     assert fit("abcdef", 6) == "abcdef"
     assert fit("abcdefg", 6) == "abcde…"
     assert fit("字字字", 5) == "字字…"
-    assert tidy("a\r\n\tb\ud83d\ude00\udc00") == "a b😀\ufffd"
     events = [{"step": i} for i in range(30)]
     assert [e["step"] for e in thinned(events, 7)] == [0, 5, 10, 14, 19, 24, 29]

@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import Any
 
 from afterword.flow.demo import PENALTY, DemoReport, Hit, System
+from afterword.pages.tidy import tidy
 
 WIDTH = 100
 SHOWN = 4
@@ -113,13 +114,6 @@ def backbone_of(report: DemoReport) -> str:
     """Return the name of the backbone, with what it is where we know."""
     known = BACKBONES.get(report.backbone)
     return f"“{report.backbone}” ({known})" if known else report.backbone
-
-
-def tidy(text: str) -> str:
-    """Return a text on one line that is safe to print: no control, direction or escape codes, no lone surrogates."""
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    plain = (" " if unicodedata.category(sign) == "Cc" else sign for sign in whole if not _turns(sign))
-    return " ".join("".join(plain).split())
 
 
 def duration(seconds: float) -> str:
@@ -270,8 +264,3 @@ def _columns(sign: str) -> int:
     if unicodedata.combining(sign) or unicodedata.category(sign) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(sign) in ("W", "F") else 1
-
-
-def _turns(sign: str) -> bool:
-    """Tell whether a sign changes the direction of writing."""
-    return "\u202a" <= sign <= "\u202e" or "\u2066" <= sign <= "\u2069"
