@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from afterword import extras
+from afterword import extras, machine
 from afterword.encoder import Encoder, encode_array, fingerprint_of, hash_tensors, name_of
 from afterword.errors import MissingExtraError, SettingError
 from afterword.extras import require_extra
+from afterword.machine import describe_machine, package_versions, processor_name
 from afterword.prompts import ANSWER_EXAMPLES, AnswerExamples, resolve_prompt
 
 
@@ -143,3 +147,39 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     require_extra("demo", "gguf")
     with pytest.raises(MissingExtraError, match=r"this needs no_one, no_two, .*pip install 'afterword\[demo\]'"):
         require_extra("demo", "gguf", "no_one", "no_two")
+
+
+def test_a_processor_has_the_name_that_its_maker_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nmodel\t\t: 85\nmodel name\t: Maker Chip 9000 @ 2.00GHz\nmodel name\t: other\n")
+    monkeypatch.setattr(machine, "_INFO", info)
+    assert processor_name() == "Maker Chip 9000 @ 2.00GHz"
+    info.write_text("processor\t: 0\nCPU part\t: 0xd0c\n")  # as on ARM
+    monkeypatch.setattr(machine.sys, "platform", "linux")
+    assert processor_name() == (platform.processor() or platform.machine()) != ""
+
+
+def test_a_processor_of_apple_is_asked_for_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_INFO", tmp_path / "none")
+    monkeypatch.setattr(machine.sys, "platform", "darwin")
+    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="Apple M9\n"))
+    assert processor_name() == "Apple M9"
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(machine.subprocess, "run", refuse)
+    assert processor_name() == (platform.processor() or platform.machine())
+
+
+def test_a_machine_is_described_with_what_figures_depend_on() -> None:
+    found = describe_machine(torch.device("cpu"), torch.bfloat16)
+    assert found == {
+        "processor": processor_name(),
+        "cores": str(os.cpu_count()),
+        "threads": str(torch.get_num_threads()),
+        "device": "cpu",
+        "dtype": "bfloat16",
+        **package_versions(),
+    }
+    assert found["torch"].startswith(torch.__version__.partition("+")[0])

@@ -26,7 +26,7 @@ from afterword.backbone.settings import BackboneSettings
 from afterword.bench.cases import encode_trial, train_trial
 from afterword.bench.clock import timed
 from afterword.bench.work import Work
-from afterword.corpus.manifest import package_versions
+from afterword.machine import package_versions
 from afterword.model.settings import ModelSettings
 from afterword.teacher.llm import LLMTeacher
 from afterword.training.settings import TrainSettings

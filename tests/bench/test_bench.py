@@ -44,7 +44,7 @@ def test_each_length_and_batch_is_a_row(kind: str, config: Path, capsys: pytest.
         assert row["process GB"] > 0.1
         assert row["tokens/s"] > row["items/s"]
     assert found["machine"]["dtype"] == "float32"
-    assert {"processor", "threads", "torch", "transformers", "afterword"} <= set(found["machine"])
+    assert {"processor", "cores", "threads", "torch", "transformers", "afterword"} <= set(found["machine"])
 
 
 def test_the_floor_counts_and_runs_nothing_else(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from afterword.flow import demo as module
 from afterword.flow.demo import DemoReport, _ranks, run_demo
 from afterword.flow.progress import Silent
+from afterword.machine import processor_name
 
 NAMES = ["mean pooling", "before training", "after the warm start", "after training"]
 
@@ -55,6 +56,7 @@ def test_the_demo_measures_shows_and_reuses(
         assert all(-1.0001 <= score <= 1.0001 for score in cosines)
     assert {"queries", "backbone", "responses", "targets", "training", "measures"} <= set(report.seconds)
     assert report.machine["dtype"] == "float32"
+    assert report.machine["processor"] == processor_name()
     assert Path(report.model).is_dir()
     assert DemoReport.from_json(report.to_json()) == report
     assert DemoReport.from_json((tmp_path / "report.json").read_text(encoding="utf-8")) == report

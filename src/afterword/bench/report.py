@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from afterword.backbone.backbone import Backbone
-from afterword.corpus.manifest import package_versions, write_whole
+from afterword.corpus.manifest import write_whole
 
 
 @dataclass(frozen=True)
@@ -67,26 +62,3 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     rule = "|" + "|".join("-" * (w + 1) + (":" if r else "-") for w, r in zip(width, right, strict=True)) + "|"
     return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
-
-
-def describe_machine(backbone: Backbone) -> dict[str, str]:
-    """Return what the speed depends on, besides the work."""
-    device = backbone.device
-    processor = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    return {
-        "processor": processor,
-        "cores": str(os.cpu_count()),
-        "threads": str(torch.get_num_threads()),
-        "device": str(device),
-        "dtype": str(backbone.dtype).removeprefix("torch."),
-        **package_versions(),
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

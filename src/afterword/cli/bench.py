@@ -46,8 +46,9 @@ class Bench:
     def run(self) -> None:
         """Measure and print."""
         quiet_libraries()
-        from afterword.bench.report import BenchReport, describe_machine
+        from afterword.bench.report import BenchReport
         from afterword.bench.run import bench_encode, bench_respond, bench_train, floor
+        from afterword.machine import describe_machine
 
         if self.kind not in KINDS:
             raise SettingError(f"there is no benchmark {self.kind!r}; there are {', '.join(KINDS)}")
@@ -65,7 +66,8 @@ class Bench:
             rows = floor(backbone, self.grid, self.model)
         bars.done(f"{len(rows)} rows")
         settings = {"grid": asdict(self.grid), "model": asdict(self.model), "training": asdict(self.training)}
-        report = BenchReport(self.kind, backbone.name, settings, rows, describe_machine(backbone))
+        machine = describe_machine(backbone.device, backbone.dtype)
+        report = BenchReport(self.kind, backbone.name, settings, rows, machine)
         if self.out:
             report.write(self.out)
         print(report.to_json() if self.json else report.to_markdown(), end="")

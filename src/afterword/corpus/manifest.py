@@ -9,27 +9,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from platform import python_version
 from typing import Any
 
 from afterword.errors import CorruptError, MismatchError, MissingPartError, SettingError
+from afterword.machine import package_versions
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
 _ABSENT = "nothing"
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide what a stage produces, without importing them."""
-    found = {"python": python_version()}
-    for package in ("torch", "transformers", "afterword"):
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from hashlib import blake2b
 from heapq import nsmallest
 from pathlib import Path
 
-from afterword.corpus.manifest import Manifest, open_or_create, package_versions, write_whole
+from afterword.corpus.manifest import Manifest, open_or_create, write_whole
 from afterword.corpus.readers import read_rows
 from afterword.corpus.records import Query, text_id, utf8
 from afterword.errors import InputError, MismatchError, MissingPartError, SettingError
+from afterword.machine import package_versions
 
 FILE_NAME = "queries.jsonl"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from afterword.corpus.manifest import package_versions, write_whole
+from afterword.corpus.manifest import write_whole
 from afterword.encoder import Encoder
 from afterword.flow.progress import Watcher
 from afterword.flow.recipe import Recipe
 from afterword.flow.stages import Stages, demo_file
+from afterword.machine import describe_machine
 from afterword.model.model import Afterword
 from afterword.teacher.llm import LLMTeacher
 from afterword.training.run_folder import RunFolder
@@ -222,13 +221,6 @@ def _hits(
 
 def _report(stages: Stages, result: TrainResult, systems: list[System], hits: list[Hit]) -> DemoReport:
     model = result.model
-    machine = {
-        "processor": platform.processor() or platform.machine(),
-        "threads": str(torch.get_num_threads()),
-        "device": str(model.device),
-        "dtype": str(model.backbone.dtype).removeprefix("torch."),
-        **package_versions(),
-    }
     return DemoReport(
         backbone=model.config.backbone,
         teacher=model.config.teacher.get("name", ""),
@@ -237,7 +229,7 @@ def _report(stages: Stages, result: TrainResult, systems: list[System], hits: li
         queries=len(stages.queries()),
         steps=result.steps,
         seconds={name: round(value, 1) for name, value in stages.seconds.items()},
-        machine=machine,
+        machine=describe_machine(model.device, model.backbone.dtype),
         day=date.today().isoformat(),
         systems=systems,
         curve=result.validation,
