@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import DynamicCache
 
+from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import token_batch
 from afterword.backbone.cost import Cost
 from afterword.backbone.passes import frozen_prefix_pass, full_pass, response_pass
@@ -55,7 +58,48 @@ def test_writing_takes_each_token_once() -> None:
 
 
 def test_attention_grows_with_what_is_seen() -> None:
-    """Three tokens alone see 1 + 2 + 3 keys, about 3 · 3 / 2; behind a hundred each sees a hundred more."""
+    """Three tokens alone see 1 + 2 + 3 keys; behind a hundred each sees a hundred more."""
     cost = Cost(body=1, head=1, attention=10, kept=1, parameters=2)
-    assert cost.attending(3, 3) == 4 * 10 * 3 * 1.5
-    assert cost.attending(3, 103) == pytest.approx(cost.attending(3, 3) + 4 * 10 * 3 * 100)
+    assert cost.attending(0, 0) == 0
+    assert cost.attending(3, 3) == 4 * 10 * (1 + 2 + 3)
+    assert cost.attending(3, 103) == 4 * 10 * (101 + 102 + 103)
+
+
+def test_a_window_bounds_what_is_seen_in_its_layers() -> None:
+    """A third of the layers sees everything, the others four tokens."""
+    cost = Cost(body=1, head=1, attention=30, kept=1, parameters=2, sliding=20, window=4)
+    assert cost.attending(6, 6) == 4 * (10 * 21 + 20 * (1 + 2 + 3 + 4 + 4 + 4))
+    assert cost.attending(2, 9) == 4 * (10 * (8 + 9) + 20 * (4 + 4))
+    assert cost.attending(2, 4) == 4 * (10 + 20) * (3 + 4)
+
+
+def attention_in(mode: FlopCounterMode) -> int:
+    """Operations of products of batches of matrices: with eager attention these are scores and values, nothing else."""
+    return sum(flops for name, flops in mode.get_flop_counts()["Global"].items() if str(name) == "aten.bmm")
+
+
+def one_by_one(backbone: Backbone, vectors: Tensor, cache: DynamicCache) -> Tensor:
+    """Run vectors through plain transformers one after the other, so that no key is computed that is not seen."""
+    backbone.model.set_attn_implementation("eager")
+    places = torch.arange(len(vectors))[:, None, None] + cache.get_seq_length()
+    return torch.cat([backbone.run(v[None, None], None, p, cache) for v, p in zip(vectors, places, strict=True)])
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "gemma3_text-short"])
+def test_attention_is_counted_as_torch_counts_it(kind: str) -> None:
+    """Backwards too: there torch also computes gradients of the query's keys and values, which nobody needs."""
+    q, s = 11, 9
+    backbone = make_backbone(kind)
+    cost, width = Cost.of(backbone.model), backbone.hidden_size
+    assert cost.window == {"gemma3_text": 128, "gemma3_text-short": 8}.get(kind)
+    cache = backbone.new_cache()
+    with torch.no_grad(), FlopCounterMode(display=False) as text:
+        one_by_one(backbone, random_vectors(q, width), cache)
+    assert attention_in(text) == cost.attending(q, q) > 0
+    with FlopCounterMode(display=False) as learned:
+        one_by_one(backbone, random_vectors(1, width).requires_grad_(), cache).sum().backward()
+    unneeded = cost.attending(1, q + 1) - cost.attending(1, 1)
+    with FlopCounterMode(display=False) as second:
+        one_by_one(backbone, random_vectors(s, width).requires_grad_(), backbone.new_cache()).sum().backward()
+    found = attention_in(text) + attention_in(learned) - unneeded + attention_in(second)
+    assert found == cost.training_attention(q, 1, 4, s - 4)

@@ -11,8 +11,8 @@ import torch
 from accelerate import Accelerator
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.cost import Cost
-from afterword.bench.counted import sample_flops
+from afterword.backbone.frames import make_frame
+from afterword.bench.counted import encoding_flops, sample_flops, shared_flops, writing_flops
 from afterword.bench.work import Work
 from afterword.corpus.records import Query
 from afterword.corpus.responses import ResponseSettings, generate_responses, open_responses
@@ -58,20 +58,23 @@ def train_trial(
 
     def count() -> tuple[float, float]:
         tokens = sum(map(len, examples.rows)) + sum(map(len, examples.responses))
-        once = Cost.of(backbone.model).forward(len(model.inputs.frame.before))  # the frame's prefix runs once for all
-        return tokens / steps, batch * sample_flops(model, examples, settings) + once / steps
+        return tokens / steps, batch * sample_flops(model, examples, settings) + shared_flops(model) / steps
 
     return Trial(loop.step, batch, count)
 
 
 def encode_trial(backbone: Backbone, texts: list[str], batch: int, shape: ModelSettings, prompt: str) -> Trial:
-    """`Afterword.encode` on unsorted texts, tokenisation included. Learned tokens count as work, padding does not."""
+    """`Afterword.encode` on unsorted texts, tokenisation included.
+
+    Learned tokens and the prompt count among the tokens, padding does not. Operations are those that must be done, so
+    the prompt, which is run once for all, is not among them.
+    """
     model = Afterword.from_backbone(backbone, settings=shape)
 
     def count() -> tuple[float, float]:
         tokens = sum(map(len, model.inputs.rows(texts, prompt)))
         learned = model.config.n_tokens * len(texts)
-        return float(tokens + learned), float(Cost.of(backbone.model).encoding(tokens, learned))
+        return float(tokens + learned), encoding_flops(model, texts, prompt)
 
     return Trial(lambda _: model.encode(texts, prompt=prompt, batch_size=batch), len(texts), count)
 
@@ -87,9 +90,12 @@ def respond_trial(backbone: Backbone, texts: list[str], batch: int, most: int, f
         generate_responses(backbone, queries, folders[-1], settings)
 
     def count() -> tuple[float, float]:
-        written = sum(response.n_tokens for response in open_responses(folders[-1]))
-        prompts = sum(map(len, backbone.text.plain(texts)))
-        return float(written), float(Cost.of(backbone.model).writing(prompts, written))
+        frame = make_frame(backbone.text, settings.style, settings.system)
+        written = {response.id: response.n_tokens for response in open_responses(folders[-1])}
+        bodies = backbone.text.plain([frame.glue + text for text in texts])
+        prompts = [min(len(body), settings.max_query_tokens) + len(frame.after) for body in bodies]
+        lengths = [written[query.id] for query in queries]
+        return float(sum(lengths)), writing_flops(backbone, prompts, lengths, len(frame.before))
 
     return Trial(answer, len(texts), count)
 

@@ -101,10 +101,11 @@ def kept_bytes(backbone: Backbone) -> int:
 
 
 def _flops(model: Afterword, training: Examples, steps: int, settings: TrainSettings) -> float:
-    average = sum(map(len, training.rows)) / len(training)
     fits = settings.warm_start + settings.refit
     fitted = fits * min(len(training), settings.warm_start_samples)
-    encoding = Cost.of(model.backbone.model).encoding(average, model.config.n_tokens)
+    cost, k, shared = Cost.of(model.backbone.model), model.config.n_tokens, len(model.inputs.frame.before)
+    lengths = [len(row) + k for row in training.rows]
+    encoding = sum(cost.forward(n) + cost.attending(n, shared + n) for n in lengths) / len(training)
     return float(steps * settings.batch_size * sample_flops(model, training, settings) + fitted * encoding)
 
 

@@ -66,12 +66,13 @@ def floor(backbone: Backbone, grid: Grid, shape: ModelSettings) -> list[Row]:
     k, n, r = shape.n_thought + shape.n_compression, shape.n_compression, grid.response_tokens
     rows = []
     for q in grid.query_tokens:
+        naive_attention = 3 * (cost.attending(q + k, q + k) + cost.attending(n + r, n + r))
         for name, flops in {
-            "train": cost.training(q, k, n, r),
-            "train, alignment only": cost.training(q, k, 0, 0),
-            "train, naive": cost.naive_training(q, k, n, r),
-            "encode": cost.encoding(q, k),
-            "respond": cost.writing(q, r),
+            "train": cost.training(q, k, n, r) + cost.training_attention(q, k, n, r),
+            "train, alignment only": cost.training(q, k, 0, 0) + cost.training_attention(q, k, 0, 0),
+            "train, naive": cost.naive_training(q, k, n, r) + naive_attention,
+            "encode": cost.encoding(q, k) + cost.attending(q + k, q + k),
+            "respond": cost.writing(q, r) + cost.attending(q + r, q + r),
         }.items():
             per_s = round(ceiling / flops, 2)
             rows.append({"what": name, "query": q, "GFLOP/item": round(flops / 1e9, 2), "items/s at most": per_s})

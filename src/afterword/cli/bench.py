@@ -23,7 +23,8 @@ class Bench:
     """Measure how fast and how small this machine does it: afterword bench train | encode | respond | floor.
 
     With --config NAME, weights are random in the shape of that model, so that a machine can be sized before anything is
-    downloaded. `of ceiling` is the share of this machine's best matrix product that useful operations reach.
+    downloaded. `of ceiling` is the share of this machine's best matrix product that useful operations, attention
+    included, reach.
 
     Example: afterword bench train --config Qwen/Qwen3-0.6B --batch-sizes 8 16 --out bench
     """
