@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from afterword.bench.ceiling import gemm_ceiling
-from afterword.bench.clock import Timing, peak_memory, timed
+from afterword.bench.clock import Timing, peak_memory, resident_memory, timed, timed_in_turn
 from tests.world import make_backbone
 
 CPU = torch.device("cpu")
@@ -27,6 +27,26 @@ def test_only_repeats_behind_the_warm_up_are_timed() -> None:
     assert len(timing.seconds) == 3
     assert max(timing.seconds) < 0.05
     assert timing.device_bytes is None
+
+
+def test_works_in_turn_go_to_and_fro_and_each_has_its_own_times() -> None:
+    done: list[str] = []
+    slow, quick = timed_in_turn(
+        [lambda: (done.append("slow"), time.sleep(0.02)), lambda: done.append("quick")], CPU, warmup=1, repeats=2
+    )
+    assert done == ["quick", "slow", "slow", "quick", "quick", "slow"]
+    assert len(slow.seconds) == len(quick.seconds) == 2
+    assert min(slow.seconds) > 0.02 > max(quick.seconds)
+
+
+def test_what_is_resident_falls_again_and_the_peak_does_not() -> None:
+    idle = resident_memory()
+    held = np.ones(80_000_000, dtype=np.uint8)
+    busy = resident_memory()
+    assert 60_000_000 < busy - idle < 110_000_000
+    del held
+    assert resident_memory() < busy - 60_000_000
+    assert peak_memory() >= busy - 1_000_000
 
 
 def test_median_and_spread() -> None:

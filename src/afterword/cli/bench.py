@@ -34,6 +34,12 @@ class Bench:
     grid: Grid = field(default_factory=Grid)
     instruction_tokens: int = 0
     """With encode: length of an instruction that all texts share."""
+    shared_instruction: bool = False
+    """With encode: an instruction that is a third of each text, run once for all and once for each, side by side."""
+    stream: int = 0
+    """With encode: so many texts streamed into a file instead, to see whether time and memory stay flat."""
+    texts: str | None = None
+    """With --stream: file of texts to draw from; the demo's queries otherwise."""
     out: Path | None = None
     """Folder for NAME.json and NAME.md."""
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -48,30 +54,47 @@ class Bench:
         """Measure and print."""
         quiet_libraries()
         from afterword.bench.report import BenchReport
-        from afterword.bench.run import bench_encode, bench_respond, bench_train, floor
         from afterword.machine import describe_machine
 
-        if self.kind not in KINDS:
-            raise SettingError(f"there is no benchmark {self.kind!r}; there are {', '.join(KINDS)}")
-        bars = Bars()
+        name, bars = self._name(), Bars()
         backbone = self._backbone()
-        bars.stage(self.kind, len(self.grid.query_tokens) * len(self.grid.batch_sizes))
-        rows: list[dict[str, Any]]
-        if self.kind == "train":
-            rows = bench_train(backbone, self.grid, self.model, self.training, bars)
-        elif self.kind == "encode":
-            rows = bench_encode(backbone, self.grid, self.model, self.instruction_tokens, bars)
-        elif self.kind == "respond":
-            rows = bench_respond(backbone, self.grid, bars)
-        else:
-            rows = floor(backbone, self.grid, self.model)
+        bars.stage(name, self.stream or len(self.grid.query_tokens) * len(self.grid.batch_sizes))
+        rows = self._rows(backbone, bars)
         bars.done(f"{len(rows)} rows")
-        settings = {"grid": asdict(self.grid), "model": asdict(self.model), "training": asdict(self.training)}
+        settings: dict[str, Any] = {
+            **{"grid": asdict(self.grid), "model": asdict(self.model), "training": asdict(self.training)},
+            **{"instruction_tokens": self.instruction_tokens, "stream": self.stream, "texts": self.texts},
+        }
         machine = describe_machine(backbone.device, backbone.dtype)
-        report = BenchReport(self.kind, backbone.name, settings, rows, machine)
+        report = BenchReport(name, backbone.name, settings, rows, machine)
         if self.out:
             report.write(self.out)
         print(report.to_json() if self.json else report.to_markdown(), end="")
+
+    def _name(self) -> str:
+        """Return the name of what is measured."""
+        if self.kind not in KINDS:
+            raise SettingError(f"there is no benchmark {self.kind!r}; there are {', '.join(KINDS)}")
+        if self.kind != "encode" or not (self.stream or self.shared_instruction):
+            return self.kind
+        return "encode-stream" if self.stream else "encode-instruction"
+
+    def _rows(self, backbone: Any, bars: Bars) -> list[dict[str, Any]]:
+        from afterword.bench.pairs import bench_instruction
+        from afterword.bench.run import bench_encode, bench_respond, bench_train, floor
+        from afterword.bench.stream import bench_stream
+
+        if self.kind == "train":
+            return bench_train(backbone, self.grid, self.model, self.training, bars)
+        if self.kind == "respond":
+            return bench_respond(backbone, self.grid, bars)
+        if self.kind == "floor":
+            return floor(backbone, self.grid, self.model)
+        if self.stream:
+            return bench_stream(backbone, self.stream, self.grid.batch_sizes[0], self.model, bars, self.texts)
+        if self.shared_instruction:
+            return bench_instruction(backbone, self.grid, self.model, bars)
+        return bench_encode(backbone, self.grid, self.model, self.instruction_tokens, bars)
 
     def _backbone(self) -> Any:
         from afterword.backbone.load import load_backbone

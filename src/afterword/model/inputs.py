@@ -25,13 +25,15 @@ class Inputs:
     Args:
         backbone: The frozen LLM.
         config: Says where the learned tokens stand and how long a text may be.
+        share: What all rows of a batch share (frame, prompt) stands there once, so that it runs once. Without, it is
+            written into each row: the same vectors, to be measured against.
 
     Raises:
         SettingError: Frame and learned tokens leave no room for text.
     """
 
-    def __init__(self, backbone: Backbone, config: ModelConfig) -> None:
-        self.backbone = backbone
+    def __init__(self, backbone: Backbone, config: ModelConfig, share: bool = True) -> None:
+        self.backbone, self.share = backbone, share
         self.n_tokens = config.n_tokens
         self.frame = make_frame(backbone.text, "auto" if config.placement == "answer" else "raw", config.system)
         self.room = config.max_length - config.n_tokens - len(self.frame)
@@ -59,6 +61,8 @@ class Inputs:
         """
         before, rows = self._split(texts, prompt)
         shared = (*self.frame.before, *before)
+        if not self.share:
+            rows, shared = [[*shared, *row] for row in rows], ()
         budget = TOKENS_PER_PASS.get(self.backbone.device.type, LARGE_PASS)
         lengths = [len(row) + self.n_tokens for row in rows]
         for group in by_length(lengths, max_rows=batch_size, max_tokens=budget):
