@@ -53,27 +53,27 @@ def test_statistics_of_draws_are_those_of_the_items_written_out(kind: str, digit
     items = random_items(kind, 3, digits=digits)
     counts = np.concatenate([np.ones((1, 40), np.int64), *counts_of("task", 40, 50)])
     expected = [reference(items, row) for row in counts]
-    assert statistic(items, counts) == pytest.approx(expected, abs=1e-12)
+    assert statistic(items)(counts) == pytest.approx(expected, abs=1e-12)
     assert len(set(expected)) > 20
 
 
 def test_statistics_worked_by_hand() -> None:
     every = np.ones((1, 4), np.int64)
-    assert statistic(Items("mean", [0.0, 1.0, 1.0, 0.0]), every)[0] == 0.5
+    assert statistic(Items("mean", [0.0, 1.0, 1.0, 0.0]))(every)[0] == 0.5
     # ranks 1 2.5 2.5 4 and 1 2 3 4: covariance 1.125, variances 1.125 and 1.25
-    tied = statistic(Items("spearman", [0.1, 0.2, 0.2, 0.9], [1.0, 2.0, 3.0, 4.0]), every)[0]
+    tied = statistic(Items("spearman", [0.1, 0.2, 0.2, 0.9], [1.0, 2.0, 3.0, 4.0]))(every)[0]
     assert tied == pytest.approx(1.125 / (1.125 * 1.25) ** 0.5)
     # right, wrong, right, wrong from the top: (1/1 + 2/3) / 2
     ranked = Items("average_precision", [0.9, 0.8, 0.7, 0.6], [1.0, 0.0, 1.0, 0.0])
-    assert statistic(ranked, every)[0] == pytest.approx(5 / 6)
+    assert statistic(ranked)(every)[0] == pytest.approx(5 / 6)
     # the wrong one twice: right, wrong, wrong, right: (1/1 + 2/4) / 2
-    assert statistic(ranked, np.array([[1, 2, 1, 0]]))[0] == pytest.approx(0.75)
+    assert statistic(ranked)(np.array([[1, 2, 1, 0]]))[0] == pytest.approx(0.75)
 
 
 def test_what_is_not_defined_is_nan() -> None:
     only = np.array([[3, 0, 0]])
-    assert np.isnan(statistic(Items("spearman", [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), only)).all()
-    assert np.isnan(statistic(Items("average_precision", [1.0, 2.0, 3.0], [0.0, 1.0, 1.0]), only)).all()
+    assert np.isnan(statistic(Items("spearman", [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]))(only)).all()
+    assert np.isnan(statistic(Items("average_precision", [1.0, 2.0, 3.0], [0.0, 1.0, 1.0]))(only)).all()
 
 
 def test_draws_are_of_the_whole_and_repeat(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,9 +109,10 @@ def _scatter(
     if first is None or not others:
         return {}
     kept = [first, *(other for i in others if (other := items[i]))]
+    scores = [statistic(one) for one in kept]
     whole = np.ones((1, len(first.values)), np.int64)
-    blocks = [[statistic(one, counts) for one in kept] for counts in counts_of(task, whole.size, draws, seed)]
-    moved = np.concatenate(blocks, axis=1) - np.stack([statistic(one, whole) for one in kept])
+    blocks = [[score(counts) for score in scores] for counts in counts_of(task, whole.size, draws, seed)]
+    moved = np.concatenate(blocks, axis=1) - np.stack([score(whole) for score in scores])
     return {i: row - moved[0] for i, row in zip(others, moved[1:], strict=True)}
 
 
