@@ -128,6 +128,16 @@ def test_charts_have_a_dot_for_each_score_and_difference() -> None:
     assert "Scores by task" in Page(render(CASES["one encoder"])).text
 
 
+def test_differences_that_may_be_none_are_hollow() -> None:
+    summary = summarise(evaluation(["A", "B"], count=20), draws=50)
+    drawn = [row.differences[0] for row in (*summary.means, *summary.tasks)]
+    alone = 2  # the means of categories with one task stand in no row of their own
+    open_ones = [d for d in drawn if d and d.low is not None and d.high is not None and d.low <= 0 <= d.high]
+    hollow = [path for path in Page(render_page(summary)).named("path") if "hollow" in str(path["class"])]
+    assert 0 < len(hollow) < len(drawn)
+    assert len(open_ones) - alone <= len(hollow) <= len(open_ones)
+
+
 def test_the_best_is_marked() -> None:
     page = render(CASES["one task"])
     assert "<b>" in page and "<span><b>" not in page  # alone, nothing is best

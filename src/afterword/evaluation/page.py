@@ -150,7 +150,8 @@ def _versions(evaluation: Evaluation) -> str:
     versions = task_versions(evaluation)
     if not versions:
         return ""
-    return f"<details><summary>Versions of each task</summary>\n{_pairs('Versions of data and mteb', versions, ['task', 'versions'])}\n</details>"
+    numbers = _pairs("Versions of data and mteb", versions, ["task", "versions"])
+    return f"<details><summary>Versions of each task</summary>\n{numbers}\n</details>"
 
 
 def _pairs(caption: str, facts: Mapping[str, object], head: Sequence[str] = ("what", "value")) -> str:
