@@ -12,7 +12,7 @@ import pytest
 
 from afterword.errors import CorruptError, MismatchError
 from afterword.evaluation.compare import Difference
-from afterword.evaluation.report import to_markdown, write_report
+from afterword.evaluation.report import means_table, to_markdown, write_report
 from afterword.evaluation.report_json import from_json, to_json
 from afterword.evaluation.results import EncoderScores, Evaluation, Items, TaskScore
 from afterword.evaluation.summary import Row, prompt_rows, speed, summarise, task_versions, unprompted
@@ -144,7 +144,7 @@ def test_the_markdown_holds_every_number() -> None:
             assert number in text
     average = next(row for row in summary.means if row.name == "Average")
     a, b, c = map(shown, average.scores)
-    assert f"| Average (41) | {a} | {b} | **{c}** |" in text
+    assert f"| Average (41) | {a} | {b} | **{c}** |" in re.sub(" +", " ", text)
     assert "| MSMARCO | its data are not on this machine and no hub can be reached |" in text
     assert "“Generate text that answers this question 0⏎query:␣”" in text
     for fact in (
@@ -158,6 +158,14 @@ def test_the_markdown_holds_every_number() -> None:
         assert fact in text
     cells = [line.count("|") for line in text.splitlines() if line.startswith("|")]
     assert all(3 <= count <= 8 for count in cells)
+
+
+def test_the_table_of_means_is_aligned() -> None:
+    lines = means_table(summarise(by_hand(A=FIRST, **{"a longer name": OTHER}))).splitlines()
+    assert lines[2] == "| category (tasks)           |        A | a longer name |"
+    assert lines[3] == "| -------------------------- | -------: | ------------: |"
+    assert lines[5] == "| STS (1)                    | **75.0** |          50.0 |"
+    assert lines[7] == "| Safety (1), lower is safer |     50.0 |      **25.0** |"
 
 
 def test_one_encoder_has_no_differences() -> None:

@@ -62,9 +62,12 @@ def _names(evaluation: Evaluation) -> list[str]:
 
 
 def means_table(summary: Summary) -> str:
-    """Return the table of means by category, with its heading."""
-    rows = [[_safe(row.label), *_scores(row)] for row in summary.means]
-    return "## Means\n\n" + _table(["category (tasks)", *_names(summary.evaluation)], rows, numbers=1)
+    """Return the table of means by category, with its heading; its columns are aligned in a terminal too."""
+    head = ["category (tasks)", *_names(summary.evaluation)]
+    rows = [head, *([_safe(row.label), *_scores(row)] for row in summary.means)]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[row[0].ljust(wide[0]), *map(str.rjust, row[1:], wide[1:])] for row in rows]
+    return "## Means\n\n" + _table(padded[0], padded[1:], numbers=1)
 
 
 def _tasks(summary: Summary) -> str:
@@ -129,7 +132,7 @@ def _facts(evaluation: Evaluation) -> str:
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int | None = None) -> str:
     """Build a table; columns from `numbers` on stand to the right."""
     right = len(head) if numbers is None else numbers
-    rule = ["---" if i < right else "---:" for i in range(len(head))]
+    rule = ["-" * max(3, len(name)) if i < right else "-" * max(3, len(name) - 1) + ":" for i, name in enumerate(head)]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
 
