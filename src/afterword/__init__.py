@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from afterword.corpus.targets import TargetSettings, embed_targets, open_targets
     from afterword.encoder import Encoder
     from afterword.errors import AfterwordError
+    from afterword.evaluation.run import evaluate
+    from afterword.evaluation.settings import EvaluateSettings
     from afterword.model.latents import Latents
     from afterword.model.model import Afterword
     from afterword.model.settings import ModelSettings
@@ -29,6 +31,7 @@ _HOME = {
     "Backbone": "backbone.backbone",
     "BackboneSettings": "backbone.settings",
     "Encoder": "encoder",
+    "EvaluateSettings": "evaluation.settings",
     "Latents": "model.latents",
     "ModelSettings": "model.settings",
     "QuerySettings": "corpus.queries",
@@ -36,6 +39,7 @@ _HOME = {
     "TargetSettings": "corpus.targets",
     "TrainSettings": "training.settings",
     "embed_targets": "corpus.targets",
+    "evaluate": "evaluation.run",
     "generate_responses": "corpus.responses",
     "load_backbone": "backbone.load",
     "load_queries": "corpus.queries",
@@ -45,12 +49,16 @@ _HOME = {
     "train": "training.train",
 }
 
+# Names that need an optional package: the extra, and the module it brings.
+_EXTRA = {"evaluate": ("evaluate", "mteb")}
+
 __all__ = [
     "Afterword",
     "AfterwordError",
     "Backbone",
     "BackboneSettings",
     "Encoder",
+    "EvaluateSettings",
     "Latents",
     "ModelSettings",
     "QuerySettings",
@@ -58,6 +66,7 @@ __all__ = [
     "TargetSettings",
     "TrainSettings",
     "embed_targets",
+    "evaluate",
     "generate_responses",
     "load_backbone",
     "load_queries",
@@ -72,6 +81,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import afterword` costs nothing."""
     if name not in _HOME:
         raise AttributeError(f"module 'afterword' has no attribute {name!r}")
+    if name in _EXTRA:
+        from afterword.extras import require_extra
+
+        require_extra(*_EXTRA[name])
     return getattr(import_module(f"afterword.{_HOME[name]}"), name)
 
 

@@ -93,3 +93,8 @@ def hash_tensors(tensors: Iterable[tuple[str, Tensor]], sample: int = 4096) -> s
         values = flat[::step].to(device="cpu", dtype=torch.bfloat16).contiguous()
         digest.update(values.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def hash_text(text: str) -> str:
+    """Hash a text: 16 hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

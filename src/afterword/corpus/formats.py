@@ -129,3 +129,28 @@ LINE_FORMATS: dict[str, Callable[[str], Iterator[Row]]] = {
     ".tsv": partial(table_rows, delimiter="\t"),
 }
 """Reader by suffix; each also reads the file compressed, with `.gz` behind that suffix."""
+
+
+def file_rows(source: str, wanted: Callable[[list[str]], set[str]] = set) -> Iterator[Row]:
+    """Read a file of any format known here, told by its ending.
+
+    Args:
+        source: The file.
+        wanted: Picks the columns to read from those of a Parquet file; all others are always read whole.
+
+    Raises:
+        SettingError: The ending is of no format known here.
+    """
+    suffix = format_of(source)
+    if suffix == ".parquet":
+        return parquet_rows(source, wanted)
+    if suffix not in LINE_FORMATS:
+        known = ", ".join(sorted(LINE_FORMATS.keys() - {""}))
+        raise SettingError(f"{source} is of no format known here: .parquet, or {known}, the latter also as .gz")
+    return LINE_FORMATS[suffix](source)
+
+
+def format_of(source: str) -> str:
+    """Return the ending that names the format, in lower case, with `.gz` looked through."""
+    name = Path(source.lower())
+    return name.suffix if name.suffix != ".gz" else Path(name.stem).suffix

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from afterword.corpus.formats import LINE_FORMATS, Row, kind_of, parquet_rows, plain_rows
+from afterword.corpus.formats import LINE_FORMATS, Row, file_rows, kind_of, plain_rows
 from afterword.corpus.records import utf8
 from afterword.errors import InputError, MissingPartError, SettingError
 
@@ -87,28 +87,16 @@ def _open(source: str, column: str | None, id_column: str | None, split: str, re
         return _hub(source, split, revision)
     if path.is_dir():
         raise SettingError(f"{source!r} is a folder: name a file in it")
-    suffix = _suffix(source)
-    if suffix == ".parquet":
 
-        def wanted(names: list[str]) -> set[str]:
-            ids = {choose_column(names, id_column, source)} if id_column is not None else set()
-            return {choose_column(names, column, source), *ids}
+    def wanted(names: list[str]) -> set[str]:
+        ids = {choose_column(names, id_column, source)} if id_column is not None else set()
+        return {choose_column(names, column, source), *ids}
 
-        return parquet_rows(str(path), wanted)
-    if suffix not in LINE_FORMATS:
-        known = ", ".join(sorted(LINE_FORMATS.keys() - {""}))
-        raise SettingError(f"{source} is of no format known here: .parquet, or {known}, the latter also as .gz")
-    return LINE_FORMATS[suffix](str(path))
+    return file_rows(str(path), wanted)
 
 
 def _looks_like_file(source: str) -> bool:
     return source.startswith((".", "/", "~", "\\")) or Path(source.lower()).suffix in _FILE_SUFFIXES
-
-
-def _suffix(source: str) -> str:
-    """Return the suffix that names the format, in lower case, with `.gz` looked through."""
-    name = Path(source.lower())
-    return name.suffix if name.suffix != ".gz" else Path(name.stem).suffix
 
 
 def _hub(source: str, split: str, revision: str | None) -> Iterator[Row]:

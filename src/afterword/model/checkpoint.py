@@ -68,6 +68,21 @@ def push_folder(save: Callable[[str], None], repo_id: str, token: str | None, pr
     return str(commit.repo_url)
 
 
+def is_checkpoint(path: str) -> bool:
+    """Return whether a folder, or a model on the hub where there is no such folder, is one of ours."""
+    folder = Path(path).expanduser()
+    if folder.is_dir() or path.startswith((".", "/", "~")) or path.count("/") != 1:
+        return (folder / CONFIG).is_file()
+    from huggingface_hub import file_exists, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(path, CONFIG), str):
+        return True
+    try:
+        return bool(file_exists(path, CONFIG))
+    except Exception:  # no network, no such model: whoever loads it says so in words
+        return False
+
+
 def _folder(path: str, revision: str | None) -> Path:
     folder = Path(path).expanduser()
     if folder.is_dir():

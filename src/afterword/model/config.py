@@ -9,7 +9,7 @@ from typing import Any
 
 from afterword.errors import CorruptError, SettingError
 from afterword.model.settings import ModelSettings, Placement
-from afterword.prompts import DEFAULT_PROMPTS
+from afterword.prompts import default_prompts
 
 FORMAT = 1
 
@@ -48,7 +48,7 @@ class ModelConfig:
     max_length: int = 512
     system: str | None = None
     backbone_revision: str | None = None
-    prompts: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_PROMPTS))
+    prompts: dict[str, str] = field(default_factory=lambda: dict(default_prompts()))
     default_prompt_name: str | None = None
     similarity_fn_name: str = "cosine"
     teacher: dict[str, str] = field(default_factory=dict)
