@@ -1,4 +1,7 @@
-"""Writing text, against one row at a time, decoded greedily by full passes without a cache."""
+"""Writing text, against one row at a time, decoded greedily by full passes without a cache.
+
+Shared prefixes and soft prompts are in tests/test_optimisations.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import token_batch
 from afterword.backbone.generate import Generated, Sampling, _nucleus, generate
 from afterword.errors import InputError
-from tests.world import BOS, EOS, KINDS, embedded, make_backbone, naive_answer, random_rows, random_vectors
+from tests.world import EOS, KINDS, embedded, make_backbone, naive_answer, random_rows
 
 CPU = torch.device("cpu")
 WIDTH = 32
@@ -44,34 +47,12 @@ def test_batched_answers_equal_one_by_one(kind: str) -> None:
     assert written(generate(backbone, token_batch(rows, CPU), Sampling(12), stops)) == wanted
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short", "starcoder2"])
-def test_answers_behind_a_shared_prefix_equal_one_by_one(kind: str) -> None:
-    backbone, rows = make_backbone(kind), random_rows(LENGTHS)
-    whole = [[*SHARED, *row] for row in rows]
-    stops = stops_that_end_rows_at_different_times(naive(backbone, whole, 12, ()))
-    batch = token_batch(rows, CPU, SHARED)
-    for _ in range(2):  # the second time the prefix comes from the cache, and must be as it was
-        assert written(generate(backbone, batch, Sampling(12), stops)) == naive(backbone, whole, 12, stops)
-
-
 @pytest.mark.parametrize("window", [24, 31, 40, 60])
 def test_answers_that_grow_past_the_window(window: int) -> None:
     """6 shared, 15 of the longest row, 25 new ones are 46: windows that end in the text, in the answer, and never."""
     backbone, rows = make_backbone("gemma3_text", sliding_window=window), random_rows((15, 4))
     wanted = naive(backbone, [[*SHARED, *row] for row in rows], 25, ())
     assert written(generate(backbone, token_batch(rows, CPU, SHARED), Sampling(25), ())) == wanted
-
-
-@pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "gemma3_text-short", "granite"])
-def test_answers_from_a_soft_prompt_equal_one_by_one(kind: str, bos: bool) -> None:
-    """Behind the tokens that begin every text of the LLM, where its tokenizer has any."""
-    backbone, soft = make_backbone(kind, bos=bos), random_vectors(3, 5, WIDTH)
-    start = embedded(backbone.model, [BOS] if bos else [])
-    whole = [torch.cat([start, row[None]], dim=1) for row in soft]
-    stops = stops_that_end_rows_at_different_times([naive_answer(backbone.model, row, 12, ()) for row in whole])
-    wanted = [naive_answer(backbone.model, row, 12, stops) for row in whole]
-    assert written(generate(backbone, soft, Sampling(12), stops)) == wanted
 
 
 def test_pad_and_end_may_be_the_same_token() -> None:

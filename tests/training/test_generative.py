@@ -1,4 +1,7 @@
-"""The paper's losses and one step of training, against a plain double-precision reference; see `world.py`."""
+"""The paper's losses and one step of training, against a plain double-precision reference; see `world.py`.
+
+That shares are right on average is in tests/test_optimisations.py.
+"""
 
 from __future__ import annotations
 
@@ -216,23 +219,6 @@ def test_reconstructing_a_share_is_the_loss_of_that_share(reduction: Any, tmp_pa
     assert numbers(named["recon"], named["align"]) == pytest.approx(numbers(recon, align), rel=1e-5)
 
 
-def test_the_mean_over_many_draws_is_the_loss_of_all(tmp_path: Path, backbone: Backbone) -> None:
-    """Unbiased, for sums: a third of six, over 300 steps, against all six."""
-    goal = objective(backbone, tmp_path, quick(recon_share=0.34, recon_reduction="sum"))
-    indices = list(range(6))
-    reference = Reference.of(backbone.model, dict(goal.trainable().named_parameters()))
-    with torch.no_grad():
-        nats = [
-            float(reference.losses([response], {response.id}, goal.settings)[0])
-            for response in responses_of(goal.train, indices)
-        ]
-    plans = [goal.plan(indices, step) for step in range(300)]
-    estimates = torch.tensor([sum(nats[i] for i in plan.rebuilt) / plan.recon_units for plan in plans])
-    spread = float(estimates.std()) / 300**0.5
-    assert spread > 0
-    assert abs(float(estimates.mean()) - sum(nats) / 6) < 4 * spread
-
-
 def test_between_reconstructing_steps_only_alignment_is_left_and_the_weight_makes_up(
     tmp_path: Path, backbone: Backbone
 ) -> None:
@@ -242,19 +228,6 @@ def test_between_reconstructing_steps_only_alignment_is_left_and_the_weight_make
     loss, named = found[3]
     assert numbers(loss) == pytest.approx(numbers(named["align"] + 3 * 0.5 * named["recon"]))
     assert numbers(found[1][0]) == pytest.approx(numbers(found[1][1]["align"]))
-
-
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_scoring_some_positions_is_right_on_average(reduction: Any, tmp_path: Path, backbone: Backbone) -> None:
-    every = objective(backbone, tmp_path, quick(recon_reduction=reduction))
-    some = objective(backbone, tmp_path, quick(recon_reduction=reduction, position_share=0.3))
-    indices = [0, 2, 3]
-    with torch.no_grad():
-        wanted = float(every.loss(indices, every.plan(indices, 0))[1]["recon"])
-        estimates = torch.stack([some.loss(indices, some.plan(indices, step))[1]["recon"] for step in range(200)])
-    spread = float(estimates.std()) / 200**0.5
-    assert spread > 0
-    assert abs(float(estimates.mean()) - wanted) < 4 * spread
 
 
 def test_the_positions_of_a_step_are_few_and_the_same_again(

@@ -94,9 +94,15 @@ class Reference:
     start: list[int]  # what begins every text, a soft prompt too: BOS or nothing
 
     @classmethod
-    def of(cls, model: PreTrainedModel, weights: Mapping[str, Tensor], bos: bool = True) -> Reference:
-        precise = {name: tensor.detach().double().requires_grad_() for name, tensor in weights.items()}
-        return cls(copy.deepcopy(model).double(), precise, [BOS] if bos else [])
+    def of(
+        cls,
+        model: PreTrainedModel,
+        weights: Mapping[str, Tensor],
+        bos: bool = True,
+        dtype: torch.dtype = torch.float64,
+    ) -> Reference:
+        precise = {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in weights.items()}
+        return cls(copy.deepcopy(model).to(dtype), precise, [BOS] if bos else [])  # type: ignore[arg-type]
 
     def soft_prompt(self, query: str) -> Tensor:
         row = [*self.start, *byte_ids(query)][: SHAPE.max_length - 5]
