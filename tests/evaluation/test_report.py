@@ -219,7 +219,7 @@ def test_another_format_is_told() -> None:
 def test_files_are_written_and_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "place"
     for seed in (0, 1):
-        files = write_report(evaluation(["A", "B"], count=30), folder, seed=seed)
+        files = write_report(summarise(evaluation(["A", "B"], count=30), seed=seed), folder)
         assert [file.name for file in files] == ["report.md", "report.html", "report.json"]
         assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "report.md"]
         assert all(f"seed {seed})" in file.read_text(encoding="utf-8") for file in files)

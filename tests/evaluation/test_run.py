@@ -304,6 +304,7 @@ def test_harmful_text_is_in_no_file_and_no_log(tmp_path: Path, caplog: pytest.Lo
         write_jsonl(folder / name, [{**row, "text": f"{secret} {row['text']}"} for row in rows])
     write_jsonl(folder / "queries.jsonl.gz", [{"id": f"q{i}", "text": f"{secret} query {i}"} for i in range(6)])
     from afterword.evaluation.report import write_report
+    from afterword.evaluation.summary import summarise
 
     class Broken(CountingEncoder):
         def encode(self, inputs: Any, **options: Any) -> Any:
@@ -311,7 +312,7 @@ def test_harmful_text_is_in_no_file_and_no_log(tmp_path: Path, caplog: pytest.Lo
 
     with caplog.at_level(logging.DEBUG):
         found = evaluate({"s": CountingEncoder()}, data=tmp_path / "data", out=tmp_path / "out", settings=plain())
-        write_report(found, tmp_path / "out")
+        write_report(summarise(found), tmp_path / "out")
         with pytest.raises(WorkError, match="NaN or infinity in the vector of item 0") as caught:
             evaluate({"b": Broken(1.0)}, data=tmp_path / "data", out=tmp_path / "out", settings=plain())
     assert found.encoders[0].tasks["safety.harm"].texts == 46

@@ -79,11 +79,12 @@ class Evaluate:
         sources = {name: partial(open_encoder, name, self.device, self.dtype) for name in self.encoders}
         found = evaluate(sources, self.suites, self.data, self.out, self.settings, report=report, progress=progress)
         bars.done(f"{sum(len(encoder.tasks) for encoder in found.encoders)} scores, {len(found.skipped)} tasks skipped")
-        files = write_report(found, self.out)
+        summary = summarise(found)
+        files = write_report(summary, self.out)
         if self.json:
-            print(to_json(summarise(found)))
+            print(to_json(summary))
         else:
-            print(means_table(summarise(found)))
+            print(means_table(summary))
             for task, reason in found.skipped.items():
                 bars.say(f"skipped {task}: {reason}")
             print(f"\n{files[1]}")

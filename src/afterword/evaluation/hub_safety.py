@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset, load_dataset
@@ -38,7 +38,7 @@ class AdvBenchIR(AbsTaskRetrieval):
         self.data_loaded = True
 
 
-def pairs_of(rows: Sequence[Mapping[str, Any]]) -> RetrievalData:
+def pairs_of(rows: Iterable[Mapping[str, Any]]) -> RetrievalData:
     """Read rows of a request and the passage that fulfils it.
 
     Raises:

@@ -54,7 +54,8 @@ def max_length_of(encoder: Encoder) -> int | None:
 
 def count_tokens(encoder: Encoder, texts: Sequence[str]) -> int | None:
     """Return the tokens of texts, each cut to the encoder's length; None where it has no tokenizer."""
-    tokenizer = getattr(getattr(encoder, "backbone", None), "tokenizer", None) or getattr(encoder, "tokenizer", None)
+    text = getattr(getattr(encoder, "backbone", None), "text", None)
+    tokenizer = getattr(text, "tokenizer", None) or getattr(encoder, "tokenizer", None)
     if tokenizer is None or not texts:
         return None if tokenizer is None else 0
     most = max_length_of(encoder)

@@ -9,25 +9,23 @@ from afterword.corpus.manifest import write_whole
 from afterword.evaluation.page import render_page
 from afterword.evaluation.report_json import to_json
 from afterword.evaluation.results import Evaluation
-from afterword.evaluation.summary import Row, Summary, about, prompt_rows, speed, summarise, task_versions, unprompted
+from afterword.evaluation.summary import Row, Summary, about, prompt_rows, speed, task_versions, unprompted
 from afterword.evaluation.wording import NOTHING, difference_shown, rate, shown, visible
 from afterword.pages.tidy import tidy
 
 NAME = "report"
 
 
-def write_report(evaluation: Evaluation, folder: Path, seed: int = 0) -> list[Path]:
+def write_report(summary: Summary, folder: Path) -> list[Path]:
     """Write `report.md`, `report.html` and `report.json`, whole or not at all.
 
     Args:
-        evaluation: What was found.
+        summary: As `summarise` makes it.
         folder: Where to; it is made if need be, and older reports in it are replaced.
-        seed: Of the draws behind the intervals.
 
     Returns:
         The files, in that order.
     """
-    summary = summarise(evaluation, seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"md": to_markdown(summary), "html": render_page(summary), "json": to_json(summary)}
     for kind, text in texts.items():

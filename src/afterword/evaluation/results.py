@@ -110,4 +110,6 @@ class Evaluation:
     def tasks(self) -> list[tuple[str, str]]:
         """Return category and name of every task that any encoder has, by category and then as they ran."""
         found = {score.task: score.category for encoder in self.encoders for score in encoder.tasks.values()}
-        return sorted(((category, task) for task, category in found.items()), key=lambda pair: CATEGORIES.index(pair[0]))
+        return sorted(
+            ((category, task) for task, category in found.items()), key=lambda pair: CATEGORIES.index(pair[0])
+        )
