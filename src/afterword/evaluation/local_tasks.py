@@ -100,6 +100,10 @@ class LocalTask:
             self.dataset: Any = self._read()
             self.data_loaded = True
 
+    def unload_data(self) -> None:
+        """Let go of what was read; it can be read again."""
+        self.dataset, self.data_loaded = None, False
+
     def _read(self) -> Any:
         raise NotImplementedError
 

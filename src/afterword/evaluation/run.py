@@ -147,6 +147,7 @@ def _measure(
                 continue
             done = _carry_out(task, adapter, folder)
             notes.write(done)
+            task.dataset, task.data_loaded = None, False  # 41 tasks would add up; the next encoder reads them again
         scores[task.metadata.name] = done
     return EncoderScores(name or str(adapter.meta.name), adapter.revision, adapter.facts, scores)
 
