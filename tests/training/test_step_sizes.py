@@ -24,12 +24,20 @@ def test_relative_sizes_are_root_mean_squares_by_hand() -> None:
     """Targets lie (2, 1, 0) from their mean: the spread over three dimensions is 5 / 3."""
     assert step_sizes(parts(), TARGETS, quick(lr_scale="relative")) == pytest.approx(
         {
-            "tokens": (50 / 4) ** 0.5,
-            "recon.weight": 2**0.5,
-            "recon.bias": (50 / 4) ** 0.5,
+            "tokens": 0.1 * (50 / 4) ** 0.5,
+            "recon.weight": 6 * 2**0.5,
+            "recon.bias": 6 * (50 / 4) ** 0.5,
             "align.weight": 2.0,
             "align.bias": (5 / 3) ** 0.5,
         }
+    )
+
+
+def test_tokens_and_reconstruction_head_have_rates_of_their_own() -> None:
+    plain = step_sizes(parts(), TARGETS, quick(lr_scale="relative", token_rate=1.0, recon_rate=1.0))
+    rated = step_sizes(parts(), TARGETS, quick(lr_scale="relative", token_rate=0.5, recon_rate=3.0))
+    assert {name: size / plain[name] for name, size in rated.items()} == pytest.approx(
+        {"tokens": 0.5, "recon.weight": 3.0, "recon.bias": 3.0, "align.weight": 1.0, "align.bias": 1.0}
     )
 
 

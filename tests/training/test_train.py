@@ -134,11 +134,11 @@ def test_the_first_step_goes_as_far_as_its_learning_rate(tmp_path: Path, backbon
 
 
 def test_a_relative_rate_moves_each_parameter_by_its_share(tmp_path: Path, backbone: Backbone) -> None:
-    run(tmp_path, backbone, quick(epochs=1 / 3, lr=2e-3, lr_scale="relative"))
+    run(tmp_path, backbone, quick(epochs=1 / 3, lr=2e-3, lr_scale="relative", token_rate=0.5, recon_rate=3.0))
     start, end = saved(tmp_path, "checkpoints/step-000000/weights.safetensors"), saved(tmp_path)
-    for name in ("tokens", "recon.weight", "align.weight"):
-        size = float(start[name].square().mean().sqrt())
-        assert float((end[name] - start[name]).abs().median()) == pytest.approx(2e-3 * size, rel=1e-3), name
+    for name, rate in (("tokens", 0.5), ("recon.weight", 3.0), ("align.weight", 1.0)):
+        far = 2e-3 * rate * float(start[name].square().mean().sqrt())
+        assert float((end[name] - start[name]).abs().median()) == pytest.approx(far, rel=1e-3), name
 
 
 class Stop(Exception):

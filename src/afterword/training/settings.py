@@ -20,6 +20,10 @@ class TrainSettings:
     lr_scale: Literal["relative", "absolute"] = "relative"
     """Whether the learning rate is a share of each parameter's own size at the start, or one number for all (paper).
     Tokens, heads and a teacher's space differ in size by a factor of a thousand."""
+    token_rate: float = 0.1
+    """How fast tokens learn where lr is relative: this times as fast as the alignment head."""
+    recon_rate: float = 6.0
+    """How fast the reconstruction head learns where lr is relative: this times as fast as the alignment head."""
     epochs: float = 1.0
     """Passes over the training responses; parts of a pass are fine."""
     batch_size: int = 32
@@ -75,7 +79,7 @@ class TrainSettings:
         for name in ("batch_size", "tokens_per_pass", "max_response_tokens", "eval_every", "save_every", "recon_every"):
             if getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("lr", "epochs", "clip"):
+        for name in ("lr", "token_rate", "recon_rate", "epochs", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SettingError(f"{name} is {getattr(self, name)}: it must be a number above 0")
         for name in ("w_recon", "w_align", "weight_decay", "warmup_steps", "validation", "warm_start_samples"):
