@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -142,6 +143,24 @@ def test_a_family_that_is_not_known_or_another_attention_runs_the_plain_way() ->
     backbone = make_backbone("llama")
     backbone.model.set_attn_implementation("eager")
     assert not backbone.packs
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text"])
+def test_whole_texts_are_attended_to_without_a_mask(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that on a GPU torch may take its flash kernel, which knows no mask but the causal one."""
+    masks: list[tuple[Tensor | None, bool]] = []
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*arguments: Any, **options: Any) -> Tensor:
+        masks.append((options.get("attn_mask"), options.get("is_causal", False)))
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    with torch.no_grad():
+        backbone = make_backbone(kind)
+        full_pass(backbone, token_batch(random_rows(LENGTHS["padded"]), CPU), random_vectors(4, WIDTH))
+        response_pass(backbone, random_vectors(2, 4, WIDTH), random_rows((6, 13)))
+    assert masks == [(None, True)] * 2 * backbone.config.num_hidden_layers
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from afterword.backbone.backbone import Backbone
+from afterword.bench import pairs
 from afterword.bench.stream import Moment, bench_stream, drawn_texts, tenths
 from afterword.cli.main import main
 from afterword.flow import encode_file
@@ -68,6 +71,27 @@ def test_a_stream_too_short_to_be_divided_is_refused(config: Path, capsys: Captu
         main(["bench", "encode", "--config", str(config), "--stream", "10239", "--device", "cpu"])
     assert left.value.code == 2
     assert "a stream of 10239 texts: at least 10240 are needed" in capsys.readouterr().err
+
+
+def test_compiled_layers_stand_beside_those_as_they_are(
+    config: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What compiling does is tested with the backbone; here, that it is asked for, and switched off for the other."""
+    asked: list[str] = []
+    monkeypatch.setattr(Backbone, "compile", lambda self: asked.append("compile"))
+    monkeypatch.setattr(pairs, "eagerly", lambda: asked.append("eager") or nullcontext())
+    found = report(capsys, "encode", config, "--compile", "--query-tokens", 9, "--batch-sizes", 2)
+    assert found["name"] == "encode-compile"
+    assert asked == ["compile", *["eager"] * 3]  # the warm-up and two repeats
+    assert set(found["rows"][0]) >= {"first s", "compiled items/s", "eager items/s", "faster by"}
+
+
+@pytest.mark.parametrize("wrong", [["encode", "--compile", "--shared-instruction"], ["train", "--compile"]])
+def test_cases_of_encoding_come_one_at_a_time(wrong: list[str], config: Path, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["bench", *wrong, "--config", str(config)])
+    assert left.value.code == 2
+    assert "are for encode, one at a time" in capsys.readouterr().err
 
 
 def test_an_instruction_run_once_stands_beside_one_run_for_each_text(config: Path, capsys: Capture) -> None:

@@ -205,6 +205,18 @@ def test_ids_of_a_column_come_with_the_vectors(model: Path, tmp_path: Path, caps
     assert (tmp_path / "v.ids.txt").read_text() == "d1\nd2\n"
 
 
+def test_layers_are_compiled_where_it_is_asked_for_and_not_otherwise(
+    model: Path, queries: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("afterword.backbone.backbone.Backbone.compile", lambda self: asked.append(self.name))
+    given = ["encode", model, queries, "--out", tmp_path / "v.npy", "--dtype", "float32"]
+    done(capsys, *given)
+    assert asked == []
+    done(capsys, *given, "--compile")
+    assert len(asked) == 1
+
+
 ARTEFACTS = ["--responses", "r", "--targets", "t", "--out", "x"]
 
 

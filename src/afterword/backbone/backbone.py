@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
+from afterword.backbone.compiled import compile_layers, eagerly
 from afterword.backbone.families import UNKNOWN, Family, family_of, sliding_window
 from afterword.backbone.frames import render_chat
 from afterword.backbone.packed import Kept, Packing, can_pack
@@ -46,7 +48,22 @@ class Backbone:
         self.family: Family = family_of(self.config)
         self.body: nn.Module = model.get_decoder()
         self._cache_argument = _cache_argument(self.body)
+        self.compiled = False
         self._shared: OrderedDict[tuple[int, ...], Kept] = OrderedDict()
+
+    def compile(self, backend: str | Callable[..., Any] = "inductor") -> None:
+        """Compile the layers with torch.compile, for encoding and for the queries in training.
+
+        Where gradients are asked for, and where text is written, they run as before. The first pass afterwards takes a
+        while (20 seconds and more on a CPU); it pays where very many texts follow.
+
+        Raises:
+            SettingError: The family is not known, or what compiling needs is missing.
+        """
+        if not self.packs:
+            raise SettingError(f"compile is for families that run packed; {self.config.model_type} is not one of them")
+        compile_layers(self.body, self.device, backend)
+        self.compiled = True
 
     @property
     def embedding_matrix(self) -> Tensor:
@@ -127,13 +144,14 @@ class Backbone:
             cache: Keys and values of what stands before; extended in place.
         """
         arguments: dict[str, Any] = {self._cache_argument: cache} if cache is not None else {}
-        return self.body(  # type: ignore[no-any-return]
-            inputs_embeds=embeds.to(self.dtype),
-            attention_mask=mask,
-            position_ids=positions,
-            use_cache=cache is not None,
-            **arguments,
-        ).last_hidden_state
+        with eagerly(self.compiled):
+            return self.body(  # type: ignore[no-any-return]
+                inputs_embeds=embeds.to(self.dtype),
+                attention_mask=mask,
+                position_ids=positions,
+                use_cache=cache is not None,
+                **arguments,
+            ).last_hidden_state
 
     def new_cache(self) -> DynamicCache:
         """Return an empty key/value cache, with sliding layers where the model has them."""
@@ -146,7 +164,7 @@ class Backbone:
 
     def run_packed(self, embeds: Float[Tensor, "tokens hidden"], packing: Packing) -> Float[Tensor, "tokens hidden"]:
         """Run the body on packed rows: last layer, after the final norm."""
-        with packing.active():
+        with packing.active(), eagerly(self.compiled and torch.is_grad_enabled()):
             return self.body(  # type: ignore[no-any-return]
                 inputs_embeds=embeds[None].to(self.dtype),
                 attention_mask=torch.zeros(1, 1, 1, 1, device=self.device),  # four dimensions: transformers makes none

@@ -168,9 +168,10 @@ def can_pack(model: PreTrainedModel) -> bool:
     return bool(config._attn_implementation == NAME)
 
 
-def _attention(
+def packed_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
+    """Attend within packed rows while a packing is active, otherwise as torch does; called by transformers."""
     packing = _ACTIVE.get()
     if packing is None:
         return ALL_ATTENTION_FUNCTIONS[INNER](module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
@@ -182,5 +183,5 @@ def _layer(module: nn.Module) -> int:
     return index
 
 
-AttentionInterface.register(NAME, _attention)
+AttentionInterface.register(NAME, packed_attention)
 AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
@@ -9,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.compiled import eagerly
 from afterword.bench.clock import timed_in_turn
 from afterword.bench.grid import Grid
 from afterword.bench.work import cut_texts
@@ -43,6 +45,28 @@ def bench_instruction(backbone: Backbone, grid: Grid, shape: ModelSettings, watc
         rows.append({"tokens": length, "instruction": words, "batch": batch, **row})
         watcher.advance(1, f"{row['faster by']} times as fast")
     return rows
+
+
+def bench_compiled(backbone: Backbone, grid: Grid, shape: ModelSettings, watcher: Watcher) -> list[Row]:
+    """Time encoding with compiled layers and with layers as they are; the first call, which compiles, stands apart."""
+    model = Afterword.from_backbone(backbone, settings=shape)
+    model.compile()
+    rows = []
+    for length, batch in product(grid.query_tokens, grid.batch_sizes):
+        texts = cut_texts(backbone.text, BATCHES * batch, length, seed=0)
+        encode = partial(model.encode, texts, batch_size=batch)
+        began = time.perf_counter()
+        encode()
+        first = round(time.perf_counter() - began, 1)
+        row = side_by_side(backbone, grid, {"compiled": encode, "eager": partial(_eager, encode)}, len(texts))
+        rows.append({"tokens": length, "batch": batch, "first s": first, **row})
+        watcher.advance(1, f"{row['faster by']} times as fast")
+    return rows
+
+
+def _eager(work: Callable[[], object]) -> object:
+    with eagerly():
+        return work()
 
 
 def side_by_side(backbone: Backbone, grid: Grid, ways: Mapping[str, Callable[[], object]], items: int) -> Row:

@@ -36,6 +36,8 @@ class Bench:
     """With encode: length of an instruction that all texts share."""
     shared_instruction: bool = False
     """With encode: an instruction that is a third of each text, run once for all and once for each, side by side."""
+    compile: bool = False
+    """With encode: layers compiled by torch.compile and as they are, side by side."""
     stream: int = 0
     """With encode: so many texts streamed into a file instead, to see whether time and memory stay flat."""
     texts: str | None = None
@@ -75,12 +77,14 @@ class Bench:
         """Return the name of what is measured."""
         if self.kind not in KINDS:
             raise SettingError(f"there is no benchmark {self.kind!r}; there are {', '.join(KINDS)}")
-        if self.kind != "encode" or not (self.stream or self.shared_instruction):
-            return self.kind
-        return "encode-stream" if self.stream else "encode-instruction"
+        asked = {"stream": self.stream, "instruction": self.shared_instruction, "compile": self.compile}
+        cases = [f"encode-{name}" for name, wanted in asked.items() if wanted]
+        if len(cases) > 1 or (cases and self.kind != "encode"):
+            raise SettingError("--stream, --shared-instruction and --compile are for encode, one at a time")
+        return cases[0] if cases else self.kind
 
     def _rows(self, backbone: Any, bars: Bars) -> list[dict[str, Any]]:
-        from afterword.bench.pairs import bench_instruction
+        from afterword.bench.pairs import bench_compiled, bench_instruction
         from afterword.bench.run import bench_encode, bench_respond, bench_train, floor
         from afterword.bench.stream import bench_stream
 
@@ -94,6 +98,8 @@ class Bench:
             return bench_stream(backbone, self.stream, self.grid.batch_sizes[0], self.model, bars, self.texts)
         if self.shared_instruction:
             return bench_instruction(backbone, self.grid, self.model, bars)
+        if self.compile:
+            return bench_compiled(backbone, self.grid, self.model, bars)
         return bench_encode(backbone, self.grid, self.model, self.instruction_tokens, bars)
 
     def _backbone(self) -> Any:

@@ -45,6 +45,8 @@ class Encode:
     """Where the LLM runs."""
     dtype: DType = "auto"
     """Type of its weights."""
+    compile: bool = False
+    """Compile the LLM's layers first (torch.compile): takes a while, so for very many texts."""
     json: bool = False
     """Print what was done as JSON."""
 
@@ -57,6 +59,8 @@ class Encode:
 
         bars = Bars()
         model = Afterword.from_pretrained(self.model, device=self.device, dtype=self.dtype)
+        if self.compile:
+            model.compile()
         encode = partial(
             model.encode,
             prompt_name=self.prompt_name,

@@ -147,6 +147,10 @@ class Afterword:
         """Where it runs."""
         return self.backbone.device
 
+    def compile(self) -> None:
+        """Compile the LLM's layers for long encoding, as `Backbone.compile` says; other models on it have them too."""
+        self.backbone.compile()
+
     def get_embedding_dimension(self) -> int:
         """Return the width of an embedding."""
         return self.config.embedding_dimension
