@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from transformers import AutoTokenizer
 from afterword.backbone.text import TextTokenizer
 from afterword.bench.report import markdown_table
 from afterword.bench.work import cut_texts
+from afterword.machine import processor_name
 
 HERE = Path(__file__).parent
 TRAIN = {
@@ -123,7 +123,7 @@ def run(python: str, script: Path, work: dict[str, Any]) -> dict[str, Any]:
 
 def write(asked: argparse.Namespace, tables: list[tuple[str, list[dict[str, Any]]]]) -> None:
     """Write what is there so far."""
-    machine = f"{platform.machine()}, {asked.threads} threads, {asked.dtype}, {date.today().isoformat()}"
+    machine = f"{processor_name()}, {asked.threads} threads, {asked.dtype}, {date.today().isoformat()}"
     asked.out.with_suffix(".json").write_text(json.dumps({"machine": machine, "tables": tables}, indent=2) + "\n")
     parts = [f"### {title}\n\n{markdown_table(rows)}" for title, rows in tables]
     asked.out.with_suffix(".md").write_text("\n".join([*parts, machine, ""]))
