@@ -36,9 +36,9 @@ PLAIN: dict[str, Any] = {
 OURS: dict[str, Any] = {
     "batch_size": 8,
     "warmup_steps": 4,
-    "w_recon": 0.05,
     "position_share": 0.5,
-    "warm_start_samples": 400,
+    "warm_start_samples": 300,
+    "refit": False,
 }
 
 
@@ -47,8 +47,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--samples", type=int, default=960)
-    parser.add_argument("--our-samples", type=int, default=80)
+    parser.add_argument("--samples", type=int, default=1920)
+    parser.add_argument("--our-samples", type=int, default=256)
     parser.add_argument("--validation", type=int, default=64)
     asked = parser.parse_args()
     backbone = load_backbone(BackboneSettings("demo"))

@@ -156,5 +156,12 @@ def resolve_prompt(
     if name is None:
         return ""
     if name not in prompts:
-        raise SettingError(f"no prompt is named {name!r}; this model has: {', '.join(sorted(prompts)) or 'none'}")
+        raise SettingError(f"no prompt is named {name!r}; this model has: {list_names(prompts)}")
     return prompts[name]
+
+
+def list_names(prompts: Mapping[str, str], most: int = 8) -> str:
+    """Return the names of prompts for a message: those of one small word first, and not more than a reader wants."""
+    names = sorted(prompts, key=lambda name: (not name.islower(), name))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) + more) or "none"

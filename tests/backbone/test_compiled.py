@@ -47,7 +47,7 @@ def plain(backbone: Backbone) -> torch.nn.Module:
 
 def test_traced_layers_give_the_same_states_for_any_lengths() -> None:
     backbone, graphs = make_backbone("qwen3"), CompileCounter()
-    compiled.compile_layers(backbone.body, CPU, graphs)
+    backbone.compile(backend=graphs)
     check_passes(backbone)
     check_passes(backbone, SHARED)
     assert 2 <= graphs.frame_count <= 8  # before and behind attention: not one for each layer, nor for each length

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import mteb
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -194,6 +195,10 @@ def test_a_second_run_encodes_nothing_and_says_the_same(sets: Path, tmp_path: Pa
     after = evaluate({"spy": second}, data=sets, out=tmp_path, settings=plain())
     assert first.seen and not second.seen
     assert after.encoders == before.encoders
+    (kept,) = mteb.ResultCache(tmp_path).load_results().model_results  # mteb's own tools read them
+    assert {result.task_name: result.get_score() for result in kept.task_results} == pytest.approx(
+        {name: score.score for name, score in after.encoders[0].tasks.items()}, abs=1e-5
+    )
 
 
 def test_another_checkpoint_of_one_name_never_shares_results(sets: Path, tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ def config(**changes: Any) -> ModelConfig:
         ({"max_length": 10}, "max_length is 10: no room for text beside 10 learned tokens"),
         ({"embedding_dimension": 0}, "embedding_dimension is 0"),
         ({"embedding_dimension": "8"}, "embedding_dimension is '8'"),
-        ({"default_prompt_name": "q"}, r"default_prompt_name is 'q', prompts are \['document', 'query'\]"),
+        (
+            {"default_prompt_name": "q"},
+            r"default_prompt_name is 'q', prompts are document, query, AdvBench-IR-document, .* and 73 more",
+        ),
     ],
 )
 def test_a_config_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -49,7 +52,8 @@ def test_defaults_are_the_second_recipe_of_the_paper() -> None:
 
 def test_each_config_has_its_own_prompts() -> None:
     config().prompts["query"] = "changed"
-    assert config().prompts == {"query": "", "document": "Summarize the following passage: "}
+    assert config().prompts["query"] == ""
+    assert config().prompts["document"] == "Summarize the following passage: "
 
 
 def test_a_frame_that_leaves_no_room_is_refused() -> None:

@@ -17,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from afterword.backbone.compiled import compile_layers, eagerly
 from afterword.backbone.families import UNKNOWN, Family, family_of, sliding_window
 from afterword.backbone.frames import render_chat
+from afterword.backbone.fused import fuse, unfuse
 from afterword.backbone.packed import Kept, Packing, can_pack
 from afterword.backbone.text import TextTokenizer
 from afterword.encoder import hash_tensors
@@ -47,6 +48,7 @@ class Backbone:
         self.config = model.config.get_text_config()
         self.family: Family = family_of(self.config)
         self.body: nn.Module = model.get_decoder()
+        fuse(self.model)
         self._cache_argument = _cache_argument(self.body)
         self.compiled = False
         self._shared: OrderedDict[tuple[int, ...], Kept] = OrderedDict()
@@ -62,6 +64,7 @@ class Backbone:
         """
         if not self.packs:
             raise SettingError(f"compile is for families that run packed; {self.config.model_type} is not one of them")
+        unfuse(self.model)
         compile_layers(self.body, self.device, backend)
         self.compiled = True
 

@@ -33,7 +33,6 @@ RECIPE: dict[str, Any] = {
     "epochs": 0.4,
     "batch_size": 8,
     "warmup_steps": 4,
-    "w_recon": 0.05,
     "position_share": 0.5,
     "validation": 64,
 }

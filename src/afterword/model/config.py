@@ -9,7 +9,7 @@ from typing import Any
 
 from afterword.errors import CorruptError, SettingError
 from afterword.model.settings import ModelSettings, Placement
-from afterword.prompts import default_prompts
+from afterword.prompts import default_prompts, list_names
 
 FORMAT = 1
 
@@ -72,7 +72,7 @@ class ModelConfig:
             raise SettingError(f"embedding_dimension is {self.embedding_dimension}: it must be positive")
         if self.default_prompt_name is not None and self.default_prompt_name not in self.prompts:
             raise SettingError(
-                f"default_prompt_name is {self.default_prompt_name!r}, prompts are {sorted(self.prompts)}"
+                f"default_prompt_name is {self.default_prompt_name!r}, prompts are {list_names(self.prompts)}"
             )
 
     @property

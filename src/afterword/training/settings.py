@@ -26,8 +26,8 @@ class TrainSettings:
     """How fast the reconstruction head learns where lr is relative: this times as fast as the alignment head."""
     epochs: float = 1.0
     """Passes over the training responses; parts of a pass are fine."""
-    batch_size: int = 32
-    """Responses in one step."""
+    batch_size: int = 16
+    """Responses in one step. With few responses many small steps teach more than few large ones."""
     tokens_per_pass: int = 4096
     """Most tokens run at once; a step is split accordingly and its gradients are accumulated."""
     warmup_steps: int = 10
@@ -36,7 +36,7 @@ class TrainSettings:
     """Longest gradient."""
     weight_decay: float = 0.0
     """AdamW's decay of the weights."""
-    w_recon: float = 0.02
+    w_recon: float = 0.05
     """Weight of the reconstruction loss. Its gradient at the tokens is some fifty times that of the alignment loss."""
     w_align: float = 1.0
     """Weight of the alignment loss."""
