@@ -17,10 +17,11 @@ import torch
 
 from afterword import ModelSettings, TrainSettings, load_backbone, open_responses, open_targets, train
 from afterword.backbone.settings import BackboneSettings
-from afterword.bench.report import describe_machine, markdown_table
+from afterword.bench.report import markdown_table
 from afterword.corpus.manifest import write_whole
 from afterword.corpus.records import Response
 from afterword.corpus.targets import Targets
+from afterword.machine import describe_machine
 from afterword.training.alignment import alignment_unit
 
 PLAIN: dict[str, Any] = {
@@ -77,7 +78,7 @@ def main() -> None:
                     "retrieval": round(measured["retrieval"], 3),
                 }
             )
-        text = markdown_table(rows) + "\n" + ", ".join(f"{k} {v}" for k, v in describe_machine(backbone).items()) + "\n"
+        text = markdown_table(rows) + "\n" + ", ".join(f"{k} {v}" for k, v in describe_machine(backbone.device, backbone.dtype).items()) + "\n"
         write_whole(asked.out / "time_to_quality.md", text)
         print(text, flush=True)
 
