@@ -78,7 +78,8 @@ def main() -> None:
                     "retrieval": round(measured["retrieval"], 3),
                 }
             )
-        text = markdown_table(rows) + "\n" + ", ".join(f"{k} {v}" for k, v in describe_machine(backbone.device, backbone.dtype).items()) + "\n"
+        machine = describe_machine(backbone.device, backbone.dtype)
+        text = markdown_table(rows) + "\n" + ", ".join(f"{key} {value}" for key, value in machine.items()) + "\n"
         write_whole(asked.out / "time_to_quality.md", text)
         print(text, flush=True)
 
