@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+from warnings import filterwarnings
 
 import tyro
 
@@ -59,6 +60,8 @@ class Evaluate:
 
         require_extra("evaluate", "mteb")
         disable_progress_bars()
+        # Small samples leave classes without a guess; the main scores do not stand on those measures.
+        filterwarnings("ignore", message=".*ill-defined")
         if len(set(self.encoders)) < len(self.encoders):
             raise SettingError(f"an encoder is named twice: {', '.join(self.encoders)}")
         bars = Bars()
