@@ -92,11 +92,12 @@ def plan_training(
 def kept_bytes(backbone: Backbone) -> int:
     """Return about how much one token in the graph keeps for the backward pass, in bytes.
 
-    A frozen linear layer keeps nothing; norms, rotations, attention and the gate of the MLP keep what they multiply.
+    A frozen linear layer keeps nothing; norms, rotations, attention and the gate of the MLP, both fused, keep what they
+    are given.
     """
     config = backbone.config
     attention = Cost.of(backbone.model).attention // config.num_hidden_layers
-    each = 6 * config.hidden_size + 4 * config.intermediate_size + 4 * attention
+    each = 4 * config.hidden_size + 2 * config.intermediate_size + 4 * attention
     return int(config.num_hidden_layers * each * backbone.embedding_matrix.element_size())
 
 
