@@ -15,9 +15,7 @@ A set is known by its columns, whatever its format (JSONL, CSV, TSV, Parquet, al
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -130,8 +128,8 @@ def _retrieval_parts(place: Path, files: list[Path] | None) -> tuple[Path, ...]:
 
 def _kind(path: Path) -> tuple[Kind | None, list[str]]:
     """Tell the kind of a file by the columns of its first row."""
-    rows: Iterator[tuple[str, object]] = islice(iter(file_rows(str(path))), 1)
-    columns = [str(name) for _, row in rows for name in row]  # type: ignore[attr-defined]
+    _, row = next(file_rows(str(path)), ("", {}))
+    columns = [str(name) for name in row]
     kind = next((kind for kind, needed in COLUMNS.items() if needed <= set(columns)), None)
     if kind == "classification" and any(part.lower().startswith("cluster") for part in path.parts[-3:-1]):
         kind = "clustering"

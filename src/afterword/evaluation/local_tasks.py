@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -104,8 +105,9 @@ class LocalTask:
         """Let go of what was read; it can be read again."""
         self.dataset, self.data_loaded = None, False
 
+    @abstractmethod
     def _read(self) -> Any:
-        raise NotImplementedError
+        """Return the data in mteb's form, and note its sizes."""
 
     def _sized(self, rows: Sequence[Any], name: str) -> Dataset:
         self.sizes[name] = len(rows)

@@ -101,7 +101,7 @@ def category_of(task: AbsTask) -> str:
         SettingError: The task is of a type that has none, such as one of images.
     """
     name, kind = task.metadata.name, task.metadata.type
-    if isinstance(task, AdvBenchIR) or getattr(task, "safety", False):
+    if getattr(task, "safety", False):
         return SAFETY
     if name.startswith("Bright") or (isinstance(task, LocalTask) and task.found.group == "reasoning"):
         return "Reasoning"

@@ -13,7 +13,6 @@ from afterword.model.model import Afterword
 from afterword.teacher.llm import LLMTeacher
 from afterword.teacher.open import open_teacher
 
-KINDS = ("hf", "teacher")
 TYPES = ("float32", "bfloat16")
 
 
