@@ -31,7 +31,7 @@ def report(capsys: pytest.CaptureFixture[str], kind: str, config: Path, *more: o
     return found
 
 
-@pytest.mark.parametrize("kind", ["train", "encode", "respond"])
+@pytest.mark.parametrize("kind", ["train", "encode", "respond", "mntp", "simcse"])
 def test_each_length_and_batch_is_a_row(kind: str, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = ["--query-tokens", 5, 9, "--batch-sizes", 2, 3, "--response-tokens", 4]
     found = report(capsys, kind, config, *grid)

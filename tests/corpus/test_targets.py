@@ -130,7 +130,7 @@ def test_more_responses_are_added(tmp_path: Path) -> None:
     [
         (named(), "vowels-2", 'sources.teacher: it has "vowels-1", you asked for "vowels-2"'),
         (named(teacher_prompt="p "), "vowels-1", 'teacher_prompt: it has "", you asked for "p "'),
-        (named(standardise="yes"), "vowels-1", "standardise: it has false, you asked for true"),
+        (named(standardise="yes"), "vowels-1", 'standardise: it has null, you asked for "standardise"'),
         (named(target_batch=2), "vowels-1", "target_batch: it has 3, you asked for 2"),
     ],
 )

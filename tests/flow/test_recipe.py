@@ -72,7 +72,7 @@ def test_a_typo_is_named_with_the_nearest_setting(line: str, words: str, tmp_pat
         ("system = 3", "system is 3, expected str or nothing"),
         ("limit = [1]", "limit is [1], expected int or nothing"),
         ('placement = "front"', "placement is 'front', expected one of 'query', 'answer'"),
-        ("standardise = true", "standardise is True, expected one of 'auto', 'yes', 'no'"),
+        ("standardise = true", "standardise is True, expected one of 'auto', 'yes', 'no', 'whiten'"),
     ],
 )
 def test_a_value_of_a_wrong_type_is_named(line: str, words: str, tmp_path: Path) -> None:
@@ -172,5 +172,5 @@ def test_a_recipe_written_out_is_toml_and_reads_back_as_itself(tmp_path: Path) -
 def test_every_setting_is_written_out() -> None:
     recipe = Recipe.from_values({"queries": "q"})
     left_out = {key for key, value in recipe.values().items() if value is None}
-    assert left_out == {"revision", "system", "column", "id_column", "data_revision", "limit"}
+    assert left_out == {"revision", "system", "column", "id_column", "data_revision", "limit", "llm_layer"}
     assert set(tomllib.loads(recipe.to_toml())) == set(recipe.values()) - left_out

@@ -39,7 +39,7 @@ def reference(backbone: Backbone, bos: bool, prompt: str, text: str, limit: int 
 @pytest.mark.parametrize(("kind", "bos"), KINDS.items())
 def test_vectors_are_means_of_the_last_states_over_the_text(kind: str, bos: bool, prompt: str) -> None:
     backbone = make_backbone(kind, bos=bos)
-    found = LLMTeacher(backbone, prompt).encode(TEXTS, batch_size=3)
+    found = LLMTeacher(backbone, prompt=prompt).encode(TEXTS, batch_size=3)
     wanted = np.stack([reference(backbone, bos, prompt, text) for text in TEXTS])
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, wanted, atol=1e-5)
@@ -62,7 +62,7 @@ def test_vectors_do_not_depend_on_batch_or_order(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["llama", "gemma3_text-short"])
 def test_an_empty_text_has_the_last_state_of_the_prompt_whoever_stands_beside_it(kind: str, prompt: str) -> None:
     backbone = make_backbone(kind)
-    teacher = LLMTeacher(backbone, prompt)
+    teacher = LLMTeacher(backbone, prompt=prompt)
     ids = [BOS, *byte_ids(prompt)]
     wanted = mean_states(backbone, ids[:-1], ids[-1:])
     for texts in ([""], ["", ""], ["", *TEXTS], [TEXTS[1], ""]):
@@ -109,7 +109,11 @@ def test_it_is_an_encoder_with_a_name_and_a_fingerprint(backbone: Backbone) -> N
     assert name_of(teacher) == "LLM(tiny/llama)"
     assert teacher.get_embedding_dimension() == 32
     assert fingerprint_of(teacher) == fingerprint_of(LLMTeacher(make_backbone("llama")))
-    others = [LLMTeacher(make_backbone("qwen3")), LLMTeacher(backbone, "Passage:"), LLMTeacher(backbone, SUMMARISE, 9)]
+    others = [
+        LLMTeacher(make_backbone("qwen3")),
+        LLMTeacher(backbone, prompt="Passage:"),
+        LLMTeacher(backbone, max_seq_length=9),
+    ]
     assert len({fingerprint_of(encoder) for encoder in [teacher, *others]}) == 4
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from afterword.backbone.backbone import VocabularyHead
+from afterword.backbone.head import VocabularyHead
 from afterword.training import cross_entropy
 from afterword.training.cross_entropy import head_cross_entropy
 from tests.world import VOCABULARY, random_vectors

@@ -118,7 +118,7 @@ def only_step(folder: Path, backbone: Backbone, settings: TrainSettings) -> tupl
     """Run a loop of one step and return it with the gradients that the step had, before clipping."""
     goal = objective(backbone, folder / "targets", settings)
     random_weights(goal)
-    loop = Loop(goal, settings, RunFolder(folder / "run"), Accelerator(cpu=True))
+    loop = Loop(goal, settings.loop, RunFolder(folder / "run"), Accelerator(cpu=True))
     assert loop.steps == 1
     loop.run()
     return loop, {name: parameter.grad for name, parameter in goal.trainable().named_parameters()}

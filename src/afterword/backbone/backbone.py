@@ -18,6 +18,7 @@ from afterword.backbone.compiled import compile_layers, eagerly
 from afterword.backbone.families import UNKNOWN, Family, family_of, sliding_window
 from afterword.backbone.frames import render_chat
 from afterword.backbone.fused import fuse, unfuse
+from afterword.backbone.head import VocabularyHead
 from afterword.backbone.packed import Kept, Packing, can_pack
 from afterword.backbone.text import TextTokenizer
 from afterword.encoder import hash_tensors
@@ -67,6 +68,11 @@ class Backbone:
         unfuse(self.model)
         compile_layers(self.body, self.device, backend)
         self.compiled = True
+
+    def weights_changed(self) -> None:
+        """Forget what was computed from the weights; whoever changes them (a teacher's adapters) says so here."""
+        self._shared.clear()
+        self.__dict__.pop("fingerprint", None)
 
     @property
     def embedding_matrix(self) -> Tensor:
@@ -137,6 +143,9 @@ class Backbone:
         mask: Int[Tensor, "batch total"] | None,
         positions: Int[Tensor, "batch time"],
         cache: DynamicCache | None = None,
+        *,
+        both_ways: bool = False,
+        layer: int | None = None,
     ) -> Float[Tensor, "batch time hidden"]:
         """Run the body, without the vocabulary head: last layer, after the final norm.
 
@@ -145,16 +154,22 @@ class Backbone:
             mask: 1 for tokens that may be seen, for what the cache holds and for `embeds`; `None` sees all.
             positions: Position of each input; transformers' own default is wrong behind a padded cache.
             cache: Keys and values of what stands before; extended in place.
+            both_ways: Let each token see what stands behind it too: transformers' own switch, for this pass only.
+            layer: Return the states behind so many layers instead.
         """
         arguments: dict[str, Any] = {self._cache_argument: cache} if cache is not None else {}
+        if both_ways:
+            arguments["is_causal"] = False
         with eagerly(self.compiled):
-            return self.body(  # type: ignore[no-any-return]
+            output = self.body(
                 inputs_embeds=embeds.to(self.dtype),
                 attention_mask=mask,
                 position_ids=positions,
                 use_cache=cache is not None,
+                output_hidden_states=layer is not None,
                 **arguments,
-            ).last_hidden_state
+            )
+        return _states(output, layer)
 
     def new_cache(self) -> DynamicCache:
         """Return an empty key/value cache, with sliding layers where the model has them."""
@@ -165,15 +180,19 @@ class Backbone:
         """Whether rows can run end to end: a family that is known to be causal, on torch's own attention."""
         return self.family.causal_prefix and can_pack(self.model)
 
-    def run_packed(self, embeds: Float[Tensor, "tokens hidden"], packing: Packing) -> Float[Tensor, "tokens hidden"]:
-        """Run the body on packed rows: last layer, after the final norm."""
+    def run_packed(
+        self, embeds: Float[Tensor, "tokens hidden"], packing: Packing, layer: int | None = None
+    ) -> Float[Tensor, "tokens hidden"]:
+        """Run the body on packed rows: last layer, after the final norm, or behind so many layers."""
         with packing.active(), eagerly(self.compiled and torch.is_grad_enabled()):
-            return self.body(  # type: ignore[no-any-return]
+            output = self.body(
                 inputs_embeds=embeds[None].to(self.dtype),
                 attention_mask=torch.zeros(1, 1, 1, 1, device=self.device),  # four dimensions: transformers makes none
                 position_ids=packing.positions,
                 use_cache=False,
-            ).last_hidden_state[0]
+                output_hidden_states=layer is not None,
+            )
+        return _states(output, layer)[0]
 
     def kept(self, shared: tuple[int, ...]) -> Kept | None:
         """Return the keys and values of a prefix, which runs once; none for no prefix."""
@@ -240,41 +259,8 @@ class Backbone:
         return ids[0] if ids else None
 
 
-class VocabularyHead:
-    """The frozen head from states to logits: `softcap(scale · (states · weightᵀ + bias))`."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, scale: float, softcap: float | None) -> None:
-        self.weight = weight.detach()
-        self.bias = None if bias is None else bias.detach()
-        self.scale = scale
-        self.softcap = softcap
-
-    def logits(self, states: Float[Tensor, "rows hidden"]) -> Float[Tensor, "rows vocabulary"]:
-        """Return logits in float32.
-
-        Computed as `weight · statesᵀ`: for the few rows of a decoding step that was 1.5 to 4 times as fast on a CPU as
-        the other way round (Gemma's 262,144 × 640 head, float32, two cores).
-        """
-        logits = (self.weight @ states.to(self.weight.dtype).T).T.float()
-        if self.bias is not None:
-            logits = logits + self.bias
-        return self.capped(logits if self.scale == 1.0 else logits * self.scale)
-
-    def some_logits(self, states: Float[Tensor, "rows hidden"], block: slice) -> Float[Tensor, "rows some"]:
-        """Return the logits of a block of the vocabulary, in float32 at least."""
-        wide = torch.promote_types(self.weight.dtype, torch.float32)
-        logits = (states @ self.weight[block].T).to(wide)
-        if self.bias is not None:
-            logits += self.bias[block]
-        return self.capped(logits if self.scale == 1.0 else logits.mul_(self.scale))
-
-    def capped(self, logits: Float[Tensor, "rows some"]) -> Float[Tensor, "rows some"]:
-        """Apply the soft cap to scaled logits, where the family has one."""
-        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
-
-    def slope(self, logits: Float[Tensor, "rows some"]) -> Float[Tensor, "rows some"] | None:
-        """Return the derivative of the soft cap where it gave these logits; `None` is 1 everywhere."""
-        return None if self.softcap is None else 1.0 - (logits / self.softcap).square()
+def _states(output: Any, layer: int | None) -> Tensor:
+    return output.last_hidden_state if layer is None else output.hidden_states[layer]  # type: ignore[no-any-return]
 
 
 def _cache_argument(body: nn.Module) -> str:

@@ -66,13 +66,16 @@ def _chat_frame(text: TextTokenizer, system: str | None) -> Frame:
     return Frame(tuple(ids), "", tuple(text.trusted(after)))
 
 
-def render_chat(text: TextTokenizer, system: str | None, answer: str | None = None) -> tuple[str, str]:
+def render_chat(
+    text: TextTokenizer, system: str | None, answer: str | None = None, *, open_answer: bool = True
+) -> tuple[str, str]:
     """Render the chat template around an unknown user text, with thinking switched off.
 
     Args:
         text: The tokenizer whose template is used.
         system: System prompt, if any.
         answer: Text of an assistant turn; without it the template ends where the assistant starts to speak.
+        open_answer: Let the assistant start to speak; otherwise the template ends with the user's turn.
 
     Returns:
         What the template writes before and after the user's text.
@@ -84,7 +87,7 @@ def render_chat(text: TextTokenizer, system: str | None, answer: str | None = No
     if answer is not None:
         turns.append({"role": "assistant", "content": answer})
     rendered = text.tokenizer.apply_chat_template(
-        turns, tokenize=False, add_generation_prompt=answer is None, enable_thinking=False
+        turns, tokenize=False, add_generation_prompt=answer is None and open_answer, enable_thinking=False
     )
     before, slot, after = str(rendered).partition(_SLOT)
     if not slot:

@@ -77,6 +77,7 @@ class Packing:
         shared: Keys and values of a prefix that every row sees.
         before: Keys and values that each row saw by itself, behind the shared ones.
         keep: Keep this pass's keys and values in `kept`.
+        both_ways: Let each token see all of its row, what stands behind it too; not with `shared` or `before`.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class Packing:
         shared: Kept | None = None,
         before: Kept | None = None,
         keep: bool = False,
+        both_ways: bool = False,
     ) -> None:
         self.rows = Rows(lengths, device)
+        self.both_ways = both_ways
         self.shared, self.before = shared, before
         self.kept = Kept(tuple(lengths)) if keep else None
         self.prefix = sum(shared.lengths) if shared else 0
@@ -116,6 +119,8 @@ class Packing:
             self.kept.layers[_layer(module)] = (key, value)
         keys, values = (self._seen(module, part, i) for i, part in enumerate((key, value)))
         inner = ALL_ATTENTION_FUNCTIONS[INNER]
+        if self.both_ways:
+            options["is_causal"] = False
         output, _ = inner(module, self.rows.beside(query), keys, values, self._mask(window), **options)
         return self.rows.end_to_end(output)[None]
 
@@ -138,6 +143,8 @@ class Packing:
         return self._masks[window]
 
     def _make_mask(self, window: int | None) -> Tensor | None:
+        if self.both_ways:
+            return self._real_tokens(window)
         plain = self.prefix == 0 and self.before is None
         if plain and window is None:
             return None
@@ -152,6 +159,15 @@ class Packing:
         seen, asking = torch.cat(holds, dim=1)[:, None, None, :], asks[:, None, :, None]
         mask = seen <= asking
         return mask if window is None else mask & (asking - seen < window)
+
+    def _real_tokens(self, window: int | None) -> Tensor | None:
+        """Return which tokens of each row are no padding, *shape* `(rows, 1, 1, width)`."""
+        if window is not None:
+            raise ValueError(f"rows of {self.rows.width} tokens do not fit in a window of {window} both ways")
+        if self.rows.even:
+            return None
+        lengths = torch.tensor(self.rows.lengths, device=self.device)
+        return (torch.arange(self.rows.width, device=self.device) < lengths[:, None])[:, None, None, :]
 
 
 _ACTIVE: ContextVar[Packing | None] = ContextVar("afterword_packing", default=None)

@@ -6,6 +6,8 @@
   graph: the backward pass costs `4N(m+n)` FLOP instead of `4N(q+m+n)`.
 - `response_pass`: a soft prompt, then the response; the states that predict each response token.
 
+And two over text alone: `text_pass`, causal and without a graph, and `encoder_pass`, for teachers.
+
 Rows run end to end, without padding (`packed`). An LLM of a family that we do not know, or whose attention is not
 torch's, takes the plain way: padded, the whole text in the graph, no shared prefix; slower, the same result.
 """
@@ -17,10 +19,11 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import dropout as dropped
 from transformers import DynamicCache
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.batch import TokenBatch
+from afterword.backbone.batch import TokenBatch, token_batch
 from afterword.backbone.packed import Kept, Packing
 
 FEW = 8
@@ -71,17 +74,50 @@ def worth_sharing(batch: TokenBatch) -> TokenBatch:
 
 
 @torch.no_grad()
-def text_pass(backbone: Backbone, batch: TokenBatch) -> tuple[Float[Tensor, "tokens hidden"], Kept | None]:
-    """Run the rows alone, without a graph; return their states end to end, and their keys and values where packed."""
+def text_pass(
+    backbone: Backbone, batch: TokenBatch, layer: int | None = None
+) -> tuple[Float[Tensor, "tokens hidden"], Kept | None]:
+    """Run the rows alone, without a graph; return their states end to end, and their keys and values where packed.
+
+    Args:
+        backbone: The frozen LLM.
+        batch: The rows.
+        layer: Return the states behind so many layers instead of the last ones.
+    """
     if not backbone.packs:
-        whole = batch.unshared()
-        states = backbone.run(backbone.embed(whole.ids), whole.mask, _positions(whole.mask))
-        lengths = torch.tensor(batch.lengths, device=backbone.device)[:, None]
-        return states[torch.arange(states.shape[1], 0, -1, device=backbone.device) <= lengths], None
+        return _padded_states(backbone, batch, layer=layer), None
     packing = Packing(batch.lengths, backbone.device, backbone.kept(batch.shared), keep=True)
     embeds = backbone.embed(batch.flat[None])[0]
-    states = backbone.run_packed(embeds, packing) if len(embeds) else embeds
+    states = backbone.run_packed(embeds, packing, layer) if len(embeds) else embeds
     return states, packing.kept if len(embeds) else None
+
+
+def encoder_pass(
+    backbone: Backbone,
+    rows: Sequence[Sequence[int]],
+    *,
+    both_ways: bool = True,
+    layer: int | None = None,
+    dropout: float = 0.0,
+) -> Float[Tensor, "tokens hidden"]:
+    """Run whole rows as an encoder does, with a graph behind whatever in the LLM is trained.
+
+    Args:
+        backbone: The LLM, with or without adapters.
+        rows: Token ids of each row; none may be empty.
+        both_ways: Let each token see what stands behind it too (LLM2Vec, arXiv 2404.05961 §2.1).
+        layer: Return the states behind so many layers instead of the last ones.
+        dropout: Share of the values of the input embeddings that are set to 0, the others scaled up.
+
+    Returns:
+        The states of all rows, end to end.
+    """
+    batch = token_batch(rows, backbone.device)
+    window, width = backbone.window, max(batch.lengths)
+    if not backbone.packs or (both_ways and window is not None and width > window):
+        return _padded_states(backbone, batch, both_ways, layer, dropout)
+    embeds = dropped(backbone.embed(batch.flat[None])[0], dropout)
+    return backbone.run_packed(embeds, Packing(batch.lengths, backbone.device, both_ways=both_ways), layer)
 
 
 def response_pass(
@@ -158,6 +194,17 @@ def _positions(mask: Int[Tensor, "batch total"]) -> Int[Tensor, "batch total"]:
 
 def _index(places: list[int], backbone: Backbone) -> Tensor:
     return torch.tensor(places, dtype=torch.long, device=backbone.device)
+
+
+def _padded_states(
+    backbone: Backbone, batch: TokenBatch, both_ways: bool = False, layer: int | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Run rows side by side and return the states of their own tokens, end to end."""
+    whole = batch.unshared()
+    embeds = dropped(backbone.embed(whole.ids), dropout)
+    states = backbone.run(embeds, whole.mask, _positions(whole.mask), both_ways=both_ways, layer=layer)
+    lengths = torch.tensor(batch.lengths, device=backbone.device)[:, None]
+    return states[torch.arange(states.shape[1], 0, -1, device=backbone.device) <= lengths]
 
 
 def _padded_pass(backbone: Backbone, batch: TokenBatch, tail: Tensor) -> Tensor:

@@ -35,11 +35,13 @@ class Trial:
         work: Called once a repeat, with its number.
         items: Samples or texts in one repeat.
         count: Called afterwards; returns the tokens and the operations of one repeat (means, where repeats differ).
+        close: Called last: puts the LLM back to what it was.
     """
 
     work: Callable[[int], object]
     items: int
     count: Callable[[], tuple[float, float]]
+    close: Callable[[], object] = lambda: None
 
 
 def train_trial(
@@ -53,7 +55,7 @@ def train_trial(
     examples = _examples(model, work)
     settings = replace(settings, batch_size=batch, epochs=1.0, validation=0)
     objective = GenerativeObjective(model, examples, examples.subset([]), settings)
-    loop = Loop(objective, settings, RunFolder(folder), Accelerator(cpu=backbone.device.type == "cpu"))
+    loop = Loop(objective, settings.loop, RunFolder(folder), Accelerator(cpu=backbone.device.type == "cpu"))
     steps = len(examples) // batch
 
     def count() -> tuple[float, float]:

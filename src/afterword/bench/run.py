@@ -34,7 +34,7 @@ def bench_train(
         work = make_work(backbone, batch * grid.turns, length, grid.response_tokens)
         return train_trial(backbone, work, batch, shape, settings, folder)
 
-    return _rows(backbone, grid, prepare, watcher)
+    return grid_rows(backbone, grid, prepare, watcher)
 
 
 def bench_encode(
@@ -46,7 +46,7 @@ def bench_encode(
     def prepare(length: int, batch: int, _: Path) -> Trial:
         return encode_trial(backbone, make_work(backbone, 4 * batch, length, 1).queries, batch, shape, prompt)
 
-    return _rows(backbone, grid, prepare, watcher)
+    return grid_rows(backbone, grid, prepare, watcher)
 
 
 def bench_respond(backbone: Backbone, grid: Grid, watcher: Watcher) -> list[Row]:
@@ -57,7 +57,7 @@ def bench_respond(backbone: Backbone, grid: Grid, watcher: Watcher) -> list[Row]
             backbone, make_work(backbone, batch, length, 1).queries, batch, grid.response_tokens, folder
         )
 
-    return _rows(backbone, grid, prepare, watcher)
+    return grid_rows(backbone, grid, prepare, watcher)
 
 
 def floor(backbone: Backbone, grid: Grid, shape: ModelSettings) -> list[Row]:
@@ -79,13 +79,15 @@ def floor(backbone: Backbone, grid: Grid, shape: ModelSettings) -> list[Row]:
     return rows
 
 
-def _rows(backbone: Backbone, grid: Grid, prepare: Prepare, watcher: Watcher) -> list[Row]:
+def grid_rows(backbone: Backbone, grid: Grid, prepare: Prepare, watcher: Watcher) -> list[Row]:
+    """Time a trial for each length and batch of a grid."""
     ceiling, rows = gemm_ceiling(backbone), []
     for length, batch in product(grid.query_tokens, grid.batch_sizes):
         with scratch() as folder, _steady():
             trial = prepare(length, batch, Path(folder))
             timing = timed(trial.work, backbone.device, grid.warmup, grid.repeats)
             tokens, flops = trial.count()
+            trial.close()
         rows.append({"tokens": length, "batch": batch, **_numbers(timing, trial.items, tokens, flops, ceiling)})
         watcher.advance(1, f"{rows[-1]['items/s']} items/s")
     return rows

@@ -15,12 +15,12 @@ from afterword.errors import SettingError
 from afterword.model.settings import ModelSettings
 from afterword.training.settings import TrainSettings
 
-KINDS = ("train", "encode", "respond", "floor")
+KINDS = ("train", "encode", "respond", "floor", "mntp", "simcse")
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure how fast and how small this machine does it: afterword bench train | encode | respond | floor.
+    """Measure how fast and how small this machine does it: train | encode | respond | floor | mntp | simcse.
 
     With --config NAME, weights are random in the shape of that model, so that a machine can be sized before anything is
     downloaded. `of ceiling` is the share of this machine's best matrix product that useful operations, attention
@@ -92,6 +92,10 @@ class Bench:
             return bench_train(backbone, self.grid, self.model, self.training, bars)
         if self.kind == "respond":
             return bench_respond(backbone, self.grid, bars)
+        if self.kind in ("mntp", "simcse"):
+            from afterword.bench.teachers import bench_teacher
+
+            return bench_teacher(backbone, self.kind, self.grid, bars)
         if self.kind == "floor":
             return floor(backbone, self.grid, self.model)
         if self.stream:

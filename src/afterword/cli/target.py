@@ -35,12 +35,13 @@ class Target:
         from afterword.backbone.load import load_backbone
         from afterword.corpus.responses import open_responses
         from afterword.corpus.targets import embed_targets
-        from afterword.teacher.open import open_teacher
+        from afterword.flow.open_encoder import chosen_teacher
 
         bars = Bars()
         responses = open_responses(self.responses)
         name = self.targets.teacher
-        teacher = open_teacher(name, load_backbone(self.backbone) if name == "llm" else None, self.backbone.device)
+        backbone = load_backbone(self.backbone) if name == "llm" else None
+        teacher = chosen_teacher(self.targets, backbone, self.backbone.device)
         bars.stage("targets", len({response.text for response in responses if response.text}))
         added = embed_targets(teacher, responses, self.out, self.targets, bars.advance)
         bars.done(f"{added} embedded by {name}")

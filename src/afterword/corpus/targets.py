@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
+from safetensors.torch import load_file, save_file
 
 from afterword.corpus.manifest import Manifest, open_or_create
 from afterword.corpus.records import Response
@@ -17,6 +19,8 @@ from afterword.corpus.responses import Progress
 from afterword.corpus.vectors import VectorShards
 from afterword.encoder import Encoder, encode_array, fingerprint_of, name_of
 from afterword.errors import InputError, MissingPartError, SettingError
+from afterword.prompts import SUMMARISE
+from afterword.space import Spread, TargetSpace, spread_space
 
 KIND = "targets"
 STATISTICS = "statistics.safetensors"
@@ -27,11 +31,19 @@ class TargetSettings:
     """How the teacher sees a response."""
 
     teacher: str = "demo"
-    """Teacher: a SentenceTransformer (hub name or folder), demo (all-MiniLM-L6-v2), or llm (the backbone itself)."""
+    """Teacher: one trained by `afterword teacher` (its folder), a published LLM2Vec, a SentenceTransformer (folder or
+    hub name), demo (all-MiniLM-L6-v2), or llm (the backbone itself)."""
     teacher_prompt: str = ""
     """Text put before each response for the teacher."""
-    standardise: Literal["auto", "yes", "no"] = "auto"
-    """Bring each dimension of the targets to mean 0 and deviation 1 over the corpus; auto does so for teacher llm."""
+    standardise: Literal["auto", "yes", "no", "whiten"] = "auto"
+    """Bring each dimension of the targets to mean 0 and deviation 1 over the corpus (auto does so for teacher llm), or
+    whiten: also take the correlations between them away. The model keeps the statistics."""
+    llm_prompt: str = SUMMARISE
+    """Teacher llm: text put before each response; its own states do not count."""
+    llm_layer: int | None = None
+    """Teacher llm: take the states behind so many layers; by default the last ones."""
+    llm_pooling: Literal["mean", "weighted_mean", "last", "eos"] = "mean"
+    """Teacher llm: how states become one vector."""
     target_batch: int = 64
     """Responses embedded at once."""
 
@@ -47,14 +59,12 @@ class Targets:
 
     Attributes:
         vectors: The shards.
-        mean: Subtracted from each vector. *Shape:* `(d,)`.
-        scale: Each vector is divided by it afterwards. *Shape:* `(d,)`.
+        space: What each vector is brought into; the teacher's own space where there is none.
         teacher: Name, fingerprint and prompt of the teacher.
     """
 
     vectors: VectorShards
-    mean: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    space: TargetSpace | None
     teacher: dict[str, str]
 
     @property
@@ -72,7 +82,7 @@ class Targets:
             found = self.vectors.lookup(texts)
         except MissingPartError as error:
             raise MissingPartError(f"{error}. Run `afterword target` on these responses first") from None
-        return (found - self.mean) / self.scale
+        return found if self.space is None else self.space(torch.from_numpy(found)).numpy()
 
 
 def embed_targets(
@@ -122,8 +132,8 @@ def embed_targets(
                 added += len(new)
             if progress:
                 progress(len(group))
-    if _standardises(settings):
-        _write_statistics(Path(out), texts, dimension)
+    if spread := _spread(settings):
+        _write_statistics(Path(out), texts, dimension, spread)
     return added
 
 
@@ -135,19 +145,19 @@ def open_targets(folder: str | Path) -> Targets:
     """
     manifest = Manifest.read(folder, KIND)
     dimension = int(manifest.settings["dimension"])
-    mean, scale = np.zeros(dimension, np.float32), np.ones(dimension, np.float32)
+    space = None
     if manifest.settings["standardise"]:
         path = Path(folder) / STATISTICS
         if not path.is_file():
             raise MissingPartError(f"{path} is missing: run `afterword target` again to finish the targets")
-        statistics = load_file(path)
-        mean, scale = statistics["mean"], statistics["scale"]
+        space = TargetSpace(**load_file(path))
     teacher = {
         "name": manifest.made_with.get("teacher", "unknown"),
         "fingerprint": manifest.sources["teacher"],
         "prompt": str(manifest.settings["teacher_prompt"]),
+        **({"llm": manifest.made_with["llm"]} if "llm" in manifest.made_with else {}),
     }
-    return Targets(VectorShards(folder, dimension), mean, scale, teacher)
+    return Targets(VectorShards(folder, dimension), space, teacher)
 
 
 def _manifest(teacher: Encoder, settings: TargetSettings, dimension: int) -> Manifest:
@@ -155,16 +165,22 @@ def _manifest(teacher: Encoder, settings: TargetSettings, dimension: int) -> Man
         "teacher_prompt": settings.teacher_prompt,
         "dimension": dimension,
         "max_length": getattr(teacher, "max_seq_length", None),
-        "standardise": _standardises(settings),
+        "standardise": _spread(settings),
         "target_batch": settings.target_batch,
     }
     manifest = Manifest(KIND, decides, {"teacher": fingerprint_of(teacher)})
     manifest.made_with["teacher"] = settings.teacher or name_of(teacher)
+    if settings.teacher == "llm":  # the fingerprint holds these too; here they can be read
+        own = {key: value for key, value in asdict(settings).items() if key.startswith("llm_")}
+        manifest.made_with["llm"] = json.dumps(own)
     return manifest
 
 
-def _standardises(settings: TargetSettings) -> bool:
-    return settings.standardise == "yes" or (settings.standardise == "auto" and settings.teacher == "llm")
+def _spread(settings: TargetSettings) -> Spread | None:
+    if settings.standardise == "whiten":
+        return "whiten"
+    asked = settings.standardise == "yes" or (settings.standardise == "auto" and settings.teacher == "llm")
+    return "standardise" if asked else None
 
 
 def _groups(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -172,10 +188,8 @@ def _groups(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield texts[start : start + size]
 
 
-def _write_statistics(folder: Path, texts: Sequence[str], dimension: int) -> None:
-    vectors = VectorShards(folder, dimension).lookup(texts).astype(np.float64)
-    scale = np.maximum(vectors.std(axis=0), 1e-6)
+def _write_statistics(folder: Path, texts: Sequence[str], dimension: int, spread: Spread) -> None:
+    space = spread_space(VectorShards(folder, dimension).lookup(texts), spread)
     scratch = folder / f".{STATISTICS}.part"
-    mean = vectors.mean(axis=0)
-    save_file({"mean": mean.astype(np.float32), "scale": scale.astype(np.float32)}, scratch)
+    save_file(space.state_dict(), scratch)
     scratch.replace(folder / STATISTICS)

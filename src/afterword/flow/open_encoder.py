@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from afterword.backbone.backbone import Backbone
 from afterword.backbone.load import load_backbone
 from afterword.backbone.settings import BackboneSettings, Device, DType
-from afterword.encoder import Encoder
-from afterword.errors import SettingError
+from afterword.corpus.targets import TargetSettings
+from afterword.encoder import Encoder, fingerprint_of
+from afterword.errors import MismatchError, MissingPartError, SettingError
 from afterword.model.checkpoint import is_checkpoint
 from afterword.model.model import Afterword
+from afterword.space import InSpace
 from afterword.teacher.llm import LLMTeacher
 from afterword.teacher.open import open_teacher
+from afterword.teacher.settings import PoolingSettings
 
 TYPES = ("float32", "bfloat16")
 
@@ -21,8 +26,9 @@ def open_encoder(name: str, device: Device = "auto", dtype: DType = "auto") -> E
 
     Args:
         name: A saved Afterword model (a folder, or a hub name); `hf:NAME`, the mean of the last states of a causal LM;
-            `teacher:NAME`, a teacher, `teacher:demo` being the packaged one; or any SentenceTransformer. With
-            `@float32` or `@bfloat16` behind it, the LLM is loaded in that type whatever `dtype` says.
+            `teacher:NAME`, a teacher, `teacher:demo` being the packaged one; `target:MODEL`, the teacher of a saved
+            model in the space of its targets; or any SentenceTransformer. With `@float32` or `@bfloat16` behind it, the
+            LLM is loaded in that type whatever `dtype` says.
         device: Where it runs.
         dtype: Type of the LLM's weights; a SentenceTransformer keeps its own.
 
@@ -38,12 +44,57 @@ def open_encoder(name: str, device: Device = "auto", dtype: DType = "auto") -> E
     if prefix == "hf":
         return LLMTeacher(load_backbone(BackboneSettings(_named(rest, name), device=device, dtype=dtype)), prompt="")
     if prefix == "teacher":
-        return open_teacher(_named(rest, name), device=device)
+        return open_teacher(_named(rest, name), device=device, dtype=dtype)
+    if prefix == "target":
+        return _teacher_of(_named(rest, name), device, dtype)
+    if (model := _checkpoint(name)) is not None:
+        return Afterword.from_pretrained(model, device=device, dtype=dtype)
+    return open_teacher(name, device=device, dtype=dtype)
+
+
+def chosen_teacher(settings: TargetSettings, backbone: Backbone | None, device: Device) -> Encoder:
+    """Open the teacher that target settings name; the LLM itself with the prompt, layer and pooling they say.
+
+    Raises:
+        SettingError: There is no such model, or a setting of teacher llm stands beside another teacher.
+    """
+    if settings.teacher == "llm":
+        if backbone is None:
+            raise SettingError("the teacher 'llm' is the backbone itself: give the backbone")
+        pooling = PoolingSettings(pooling=settings.llm_pooling, prompt=settings.llm_prompt, layer=settings.llm_layer)
+        return LLMTeacher(backbone, pooling)
+    for name in ("llm_prompt", "llm_layer", "llm_pooling"):
+        if getattr(settings, name) != getattr(TargetSettings(), name):
+            raise SettingError(f"{name} is for teacher llm, but the teacher is {settings.teacher}")
+    return open_teacher(settings.teacher, device=device)
+
+
+def _teacher_of(name: str, device: Device, dtype: DType) -> Encoder:
+    """Return the teacher of a saved model, in the space of the targets that the model was trained on."""
+    path = _checkpoint(name)
+    if path is None:
+        raise MissingPartError(f"no saved Afterword model {name}: target:MODEL is the teacher of one")
+    model = Afterword.from_pretrained(path, device=device, dtype=dtype)
+    teacher = model.config.teacher
+    if teacher.get("name") == "llm":
+        settings = TargetSettings("llm", **json.loads(teacher.get("llm", "{}")))
+        encoder = chosen_teacher(settings, model.backbone, device)
+    else:
+        encoder = open_teacher(teacher.get("name", ""), device=device, dtype=dtype)
+    if fingerprint_of(encoder) != teacher.get("fingerprint"):
+        raise MismatchError(
+            f"{name} was trained on targets of {teacher.get('name')} ({teacher.get('fingerprint')}), but what is found "
+            f"under that name is {fingerprint_of(encoder)}"
+        )
+    return InSpace(encoder, model.parts.space, teacher.get("prompt", ""))
+
+
+def _checkpoint(name: str) -> str | None:
+    """Return the folder or hub name of a saved model, also by the folder of its training."""
     if is_checkpoint(name):
-        return Afterword.from_pretrained(name, device=device, dtype=dtype)
-    if Path(name, "model").is_dir() and is_checkpoint(str(Path(name, "model"))):  # the folder of a training
-        return Afterword.from_pretrained(str(Path(name, "model")), device=device, dtype=dtype)
-    return open_teacher(name, device=device)
+        return name
+    inner = str(Path(name, "model"))
+    return inner if Path(inner).is_dir() and is_checkpoint(inner) else None
 
 
 def _named(rest: str, whole: str) -> str:

@@ -18,9 +18,9 @@ from afterword.corpus.queries import QuerySettings, load_queries, open_queries, 
 from afterword.corpus.records import Query
 from afterword.corpus.responses import generate_responses, open_responses
 from afterword.corpus.targets import embed_targets, open_targets
+from afterword.flow.open_encoder import chosen_teacher
 from afterword.flow.progress import Silent, Watcher
 from afterword.flow.recipe import Recipe
-from afterword.teacher.open import open_teacher
 from afterword.training.train import TrainResult, train
 
 
@@ -99,7 +99,7 @@ class Stages:
         backbone = self.backbone if needs_llm else None
         responses = open_responses(self.folder / "responses")
         began = self._begin("targets", len({r.text for r in responses if r.text}))
-        teacher = open_teacher(self.recipe.targets.teacher, backbone, self.recipe.backbone.device)
+        teacher = chosen_teacher(self.recipe.targets, backbone, self.recipe.backbone.device)
         added = embed_targets(teacher, responses, self.folder / "targets", self.recipe.targets, self.watcher.advance)
         self._end("targets", began, f"{added} embedded by {self.recipe.targets.teacher}")
 

@@ -15,6 +15,7 @@ from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.config import ModelConfig
 from afterword.model.heads import LearnedParts
+from afterword.space import TargetSpace
 
 WEIGHTS = "model.safetensors"
 CONFIG = "afterword.json"
@@ -50,7 +51,8 @@ def load_parts(path: str, revision: str | None = None) -> tuple[ModelConfig, Lea
         tensors = load_file(folder / WEIGHTS)
     except SafetensorError as error:
         raise CorruptError(f"{folder / WEIGHTS} is damaged: {error}") from None
-    parts = LearnedParts(torch.zeros(config.n_tokens, config.hidden_size), config.embedding_dimension)
+    d = config.embedding_dimension
+    parts = LearnedParts(torch.zeros(config.n_tokens, config.hidden_size), d, space=_blank_space(tensors, d))
     _check_tensors(tensors, parts, folder)
     parts.load_state_dict(tensors)
     return config, parts
@@ -96,6 +98,14 @@ def _folder(path: str, revision: str | None) -> Path:
         return Path(snapshot_download(path, revision=revision, allow_patterns=[WEIGHTS, CONFIG, CARD]))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise MissingPartError(f"no folder {path}, and the hub did not give a model of that name: {error}") from None
+
+
+def _blank_space(tensors: dict[str, torch.Tensor], dimension: int) -> TargetSpace | None:
+    """Return a space to read the statistics of the targets into, if they are there."""
+    if "space.transform" not in tensors:
+        return None
+    matrix = tensors["space.transform"].dim() == 2
+    return TargetSpace(torch.zeros(dimension), torch.zeros(dimension, *([dimension] if matrix else [])))
 
 
 def _check_tensors(tensors: dict[str, torch.Tensor], parts: LearnedParts, folder: Path) -> None:

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from afterword.space import TargetSpace
+
 
 class LearnedParts(nn.Module):
     """All that training changes: the tokens and two linear heads, in float32.
@@ -14,14 +16,22 @@ class LearnedParts(nn.Module):
         tokens: Thought vectors, then compression vectors. *Shape:* `(m + n, hidden)`.
         recon: States to soft prompt, hidden → hidden.
         align: Soft prompt to the teacher's space, hidden → dimension.
+        space: How the teacher's own vectors were brought into that space, kept for comparisons; not trained.
     """
 
-    def __init__(self, tokens: Float[Tensor, "tokens hidden"], dimension: int, recon_scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        tokens: Float[Tensor, "tokens hidden"],
+        dimension: int,
+        recon_scale: float = 1.0,
+        space: TargetSpace | None = None,
+    ) -> None:
         super().__init__()
         hidden = tokens.shape[1]
         self.tokens = nn.Parameter(tokens.detach().clone().float())
         self.recon = nn.Linear(hidden, hidden)
         self.align = nn.Linear(hidden, dimension)
+        self.space = space
         with torch.no_grad():
             # States come out of the final norm, soft prompts go in where embeddings do: the identity, rescaled.
             self.recon.weight.copy_(torch.eye(hidden) * recon_scale)

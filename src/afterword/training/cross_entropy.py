@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from afterword.backbone.backbone import VocabularyHead
+from afterword.backbone.head import VocabularyHead
 
 BLOCK = {"cpu": 1024}
 """Rows of the head in a block. On a CPU block and logits should fit in the cache; 1,024 came within a tenth of the best

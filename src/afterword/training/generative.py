@@ -67,7 +67,7 @@ class GenerativeObjective:
         n = self.model.config.n_tokens + self.model.config.n_compression
         return len(self.train.rows[index]) + len(self.train.responses[index]) + n
 
-    def plan(self, indices: Sequence[int], step: int) -> StepPlan:
+    def plan(self, indices: Sequence[int], step: int, passes: Sequence[Sequence[int]] = ()) -> StepPlan:
         """Draw the examples of a step that are reconstructed (at least one), and count what its sums are divided by."""
         if step % self.settings.recon_every or not self.settings.w_recon:
             return StepPlan(step, frozenset(), len(indices), 1)

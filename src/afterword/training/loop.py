@@ -16,7 +16,7 @@ from afterword.errors import WorkError
 from afterword.training.objective import Objective
 from afterword.training.order import step_indices, total_steps
 from afterword.training.run_folder import Checkpoint, RunFolder, optimizer_tensors, restore_optimizer
-from afterword.training.settings import TrainSettings
+from afterword.training.settings import LoopSettings
 
 Report = Callable[[int, int, Mapping[str, float]], None]
 
@@ -40,7 +40,7 @@ class Loop:
     """
 
     objective: Objective
-    settings: TrainSettings
+    settings: LoopSettings
     folder: RunFolder
     accelerator: Accelerator
     report: Report | None = None
@@ -92,11 +92,11 @@ class Loop:
     def step(self, step: int) -> dict[str, float]:
         """Do one step: its batch in passes, gradients of all processes, clipping, optimizer. Nothing is logged."""
         indices = step_indices(step, len(self.objective), self.settings.batch_size, self.settings.seed)
-        plan = self.objective.plan(indices, step)
-        own = indices[self.accelerator.process_index :: self.accelerator.num_processes]
+        passes = self._passes(indices[self.accelerator.process_index :: self.accelerator.num_processes])
+        plan = self.objective.plan(indices, step, passes)
         self.optimizer.zero_grad()
         sums: dict[str, Tensor] = {}
-        for part in self._passes(own):
+        for part in passes:
             loss, named = self.objective.loss(part, plan)
             self.accelerator.backward(loss)
             for name, value in {"loss": loss.detach(), **named}.items():

@@ -33,8 +33,14 @@ class Objective(Protocol):
         """Return the tokens that an example puts through the LLM."""
         ...
 
-    def plan(self, indices: Sequence[int], step: int) -> Any:
-        """Decide what holds for a whole step: what its sums are divided by, and anything that is drawn."""
+    def plan(self, indices: Sequence[int], step: int, passes: Sequence[Sequence[int]]) -> Any:
+        """Decide what holds for a whole step: what its sums are divided by, and anything that is drawn.
+
+        Args:
+            indices: The examples of the step, over all processes.
+            step: Its number, from 0.
+            passes: The groups of them that this process will ask the loss of, in order.
+        """
         ...
 
     def loss(self, indices: Sequence[int], plan: Any) -> tuple[Tensor, dict[str, Tensor]]:

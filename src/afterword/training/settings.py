@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from afterword.errors import SettingError
 
 Reduction = Literal["mean", "sum"]
 AlignReduction = Literal["relative", "mean", "sum"]
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """What the loop must know, whatever it trains.
+
+    Attributes:
+        lr: Peak learning rate of AdamW.
+        epochs: Passes over the examples.
+        batch_size: Examples in one step.
+        tokens_per_pass: Most tokens run at once.
+        warmup_steps: Steps in which the learning rate rises; then it falls linearly to 0.
+        clip: Longest gradient.
+        weight_decay: AdamW's decay of the weights.
+        eval_every: Steps between two measurements.
+        save_every: Steps between two checkpoints.
+        seed: Seed of the order.
+    """
+
+    lr: float
+    epochs: float
+    batch_size: int
+    tokens_per_pass: int
+    warmup_steps: int
+    clip: float
+    weight_decay: float
+    eval_every: int
+    save_every: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -92,3 +121,8 @@ class TrainSettings:
                 raise SettingError(f"{name} is {getattr(self, name)}: it is above 0 and at most 1")
         if self.w_recon == 0 and self.w_align == 0:
             raise SettingError("w_recon and w_align are both 0: there is nothing to minimise")
+
+    @property
+    def loop(self) -> LoopSettings:
+        """The part that the loop must know."""
+        return LoopSettings(**{f.name: getattr(self, f.name) for f in fields(LoopSettings)})

@@ -142,6 +142,7 @@ def _carry_out(
 def _untrained(backbone: Backbone, targets: Targets, shape: ModelSettings, settings: TrainSettings) -> Afterword:
     dimension = targets.dimension
     model = Afterword.from_backbone(backbone, settings=shape, embedding_dimension=dimension, seed=settings.seed)
+    model.parts.space = targets.space
     return Afterword(backbone, model.parts, replace(model.config, teacher=targets.teacher))
 
 
@@ -163,7 +164,7 @@ def _loop(
     if tracker:
         accelerator.init_trackers("afterword", config={k: v for k, v in asdict(settings).items() if v is not None})
     objective = GenerativeObjective(model, training, held_out, settings)
-    return Loop(objective, settings, folder, accelerator, report)
+    return Loop(objective, settings.loop, folder, accelerator, report)
 
 
 def _manifest(model: Afterword, targets: Targets, examples: Examples, settings: TrainSettings) -> Manifest:
