@@ -38,6 +38,8 @@ OURS: dict[str, Any] = {
     "batch_size": 8,
     "warmup_steps": 4,
     "position_share": 0.5,
+    "recon_rate": 15.0,
+    "document_share": 1.0,
     "warm_start_samples": 300,
     "refit": False,
 }
@@ -49,7 +51,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--samples", type=int, default=1920)
-    parser.add_argument("--our-samples", type=int, default=256)
+    parser.add_argument("--our-samples", type=int, default=280)
     parser.add_argument("--validation", type=int, default=64)
     asked = parser.parse_args()
     backbone = load_backbone(BackboneSettings("demo"))
