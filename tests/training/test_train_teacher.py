@@ -150,7 +150,8 @@ def test_later_settings_of_one_stage_do_not_undo_the_other(saved_folders: dict[s
     """The first stage is kept when only the second is asked for in another way."""
     trained(saved_folders, tmp_path, settings=replace(QUICK, simcse_steps=0))
     seen: list[str] = []
-    trained(saved_folders, tmp_path, report=lambda stage, *_: seen.append(stage))
+    changed = replace(QUICK, temperature=0.2, token_dropout=0.1)
+    trained(saved_folders, tmp_path, settings=changed, report=lambda stage, *_: seen.append(stage))
     assert set(seen) == {"simcse"}
 
 

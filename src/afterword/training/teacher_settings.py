@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from afterword.errors import SettingError
 from afterword.training.settings import LoopSettings
 
 STAGES = ("mntp", "simcse")
+OWN = {
+    "mntp": ("mask_share", "mask_token", "mask_kind"),
+    "simcse": ("temperature", "attention_dropout", "embedding_dropout", "token_dropout"),
+}
+"""Settings without the name of a stage that only one of them knows."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,12 @@ class TeacherSettings:
     def stages(self) -> tuple[str, ...]:
         """The stages that are carried out, in order."""
         return tuple(stage for stage in STAGES if self._of(stage, "steps"))
+
+    def of_stage(self, stage: str) -> dict[str, Any]:
+        """Return the settings that decide what a stage gives: those of the other stage are none of its business."""
+        others = [name for name in STAGES if name != stage]
+        foreign = tuple(f"{name}_" for name in others), {key for name in others for key in OWN[name]}
+        return {k: v for k, v in asdict(self).items() if not k.startswith(foreign[0]) and k not in foreign[1]}
 
     def loop(self, stage: str, texts: int) -> LoopSettings:
         """Return what the loop must know for a stage over so many texts."""

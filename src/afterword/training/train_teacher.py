@@ -184,10 +184,8 @@ def _hold_out(texts: Sequence[str], settings: TeacherSettings) -> tuple[list[str
 
 
 def _manifest(run: _Run, stage: str) -> Manifest:
-    settings = asdict(run.settings)
-    others = [key for key in settings if key.startswith(("mntp_", "simcse_")) and not key.startswith(f"{stage}_")]
-    for key in (*others, "save_every"):
-        del settings[key]
+    settings = run.settings.of_stage(stage)
+    del settings["save_every"]
     decides = {
         **settings,
         **asdict(run.lora),
