@@ -17,7 +17,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.quantization import quantize_embeddings
 
-from afterword.errors import CorruptError, InputError
+from afterword.errors import CorruptError, InputError, SettingError
 from afterword.integrations.sentence_transformers import AfterwordModule, as_sentence_transformer, load
 from afterword.model.model import Afterword
 from tests.integrations.conftest import TEXTS, Save
@@ -179,7 +179,10 @@ def test_prompts_changed_in_the_library_are_saved_with_the_model(save: Save, tmp
 
 def test_the_type_of_the_llm_may_change_and_the_heads_stay_exact(save: Save) -> None:
     folder = save("llama")
-    for opened in (load(folder, device="cpu", dtype="float32").bfloat16(), load(folder, device="cpu", dtype="bfloat16")):
+    for opened in (
+        load(folder, device="cpu", dtype="float32").bfloat16(),
+        load(folder, device="cpu", dtype="bfloat16"),
+    ):
         found = opened.encode(TEXTS)
         wanted = Afterword.from_pretrained(folder, device="cpu", dtype="bfloat16").encode(TEXTS)
         assert found.dtype == np.float32
@@ -232,3 +235,8 @@ def test_several_processes_give_the_same_vectors_in_the_same_order(save: Save) -
 def test_a_module_does_not_reach_out_of_its_folder(outside: str, save: Save) -> None:
     with pytest.raises(CorruptError, match="leads outside of its folder"):
         AfterwordModule.load(str(save("llama")), outside)
+
+
+def test_a_type_that_no_backbone_is_loaded_in_is_named(save: Save) -> None:
+    with pytest.raises(SettingError, match="dtype 'float16': it is one of auto, float32, bfloat16"):
+        AfterwordModule.load(str(save("llama")), model_kwargs={"dtype": torch.float16})

@@ -6,8 +6,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -89,7 +87,7 @@ def test_an_old_or_bare_pickle_is_not_even_looked_into(path: Path, trace: Path) 
         lambda: torch.save({"b": Bomb(trace)}, path, _use_new_zipfile_serialization=False),
     ):
         write()
-        with pytest.raises(CorruptError, match="no file of weights that torch.save writes"):
+        with pytest.raises(CorruptError, match=r"no file of weights that torch\.save writes"):
             read_tensors(path)
     assert not trace.exists()
 

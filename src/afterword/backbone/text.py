@@ -95,8 +95,7 @@ def check_texts(texts: Sequence[str]) -> None:
 
 
 def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """List every control token, longest first: those marked special, and added ones that look like one or stand in the
-    template."""
+    """List all control tokens, longest first: the special ones, and added ones of their look or in the template."""
     template = tokenizer.chat_template or ""
     template = template if isinstance(template, str) else " ".join(template.values())
     added = tokenizer.added_tokens_decoder.values()

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
 
 from afterword.backbone.settings import Device, DType
+from afterword.errors import SettingError
 from afterword.extras import require_extra
 from afterword.model.checkpoint import find_folder, save_parts
 from afterword.model.model import Afterword
@@ -42,15 +43,11 @@ class AfterwordModule(InputModule):
     save_in_root = True
 
     def __init__(self, model: Afterword) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.model = model
+        self.tokenizer = model.backbone.text.tokenizer
         self.llm = model.backbone.model
         self.parts = model.parts
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer of the LLM."""
-        return self.model.backbone.text.tokenizer
 
     @property
     def max_seq_length(self) -> int:
@@ -61,7 +58,7 @@ class AfterwordModule(InputModule):
     def max_seq_length(self, value: int) -> None:
         self.model = Afterword(self.model.backbone, self.parts, replace(self.model.config, max_length=value))
 
-    def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, Tensor]:
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Tensor]:
         """Tokenise texts behind a prompt.
 
         Returns:
@@ -117,11 +114,11 @@ class AfterwordModule(InputModule):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AfterwordModule:
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.parts.float()  # whatever type the LLM is brought to
         return self
 
-    def on_model_ready(self, model: SentenceTransformer) -> None:
+    def on_model_ready(self, model: Any) -> None:
         """Warn where a model is opened with fewer dimensions."""
         if model.truncate_dim is not None:
             warnings.warn(SHORTER, stacklevel=2)
@@ -144,6 +141,7 @@ class AfterwordModule(InputModule):
         cache_folder: str | None = None,
         revision: str | None = None,
         local_files_only: bool = False,
+        init_defaults: dict[str, Any] | None = None,
         trust_remote_code: bool = False,
         model_kwargs: dict[str, Any] | None = None,
         **_: Any,
@@ -152,15 +150,21 @@ class AfterwordModule(InputModule):
 
         `trust_remote_code` was given for this class and does not reach the LLM, which the folder only names; say
         `model_kwargs={"trust_remote_code": True}` for that. `model_kwargs` may also hold `dtype`.
+
+        Raises:
+            ArtefactError: The folder is not what it should be.
+            SettingError: The type is not one that a backbone is loaded in.
         """
         options = dict(model_kwargs or {})
-        dtype = options.pop("dtype", options.pop("torch_dtype", "auto"))
+        dtype = str(options.pop("dtype", options.pop("torch_dtype", "auto"))).removeprefix("torch.")
+        if dtype not in get_args(DType):
+            raise SettingError(f"dtype {dtype!r}: it is one of {', '.join(get_args(DType))}")
         trust = bool(options.pop("trust_remote_code", False))
         folder = find_folder(
             model_name_or_path, revision, token=token, cache_dir=cache_folder, local_files_only=local_files_only
         )
         model = Afterword.from_pretrained(
-            member(folder, subfolder), dtype=str(dtype).removeprefix("torch."), trust_remote_code=trust
+            member(folder, subfolder), dtype=cast("DType", dtype), trust_remote_code=trust
         )
         return cls(model)
 
@@ -211,6 +215,6 @@ def as_sentence_transformer(model: Afterword, truncate_dim: int | None = None) -
         device=str(model.device),
         prompts=sided_prompts(config),
         default_prompt_name=config.default_prompt_name,
-        similarity_fn_name=config.similarity_fn_name,
+        similarity_fn_name=cast("Any", config.similarity_fn_name),
         truncate_dim=truncate_dim,
     )

@@ -13,6 +13,7 @@ import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -90,7 +91,7 @@ def _check(backbone: Backbone) -> None:
     kind = backbone.config.model_type
     if backbone.family == UNKNOWN:
         raise SettingError(f"a stock export is for the families in our table; {kind} is not one of them")
-    known = MODEL_MAPPING.get(type(backbone.config), None)
+    known: Any = MODEL_MAPPING.get(type(backbone.config), None)
     if known is not type(backbone.body):
         raise SettingError(f"transformers' AutoModel does not load {type(backbone.body).__name__} without remote code")
     if getattr(backbone.config, "quantization_config", None) is not None:
@@ -129,7 +130,7 @@ def _write_llm(model: Afterword, stock: StockTokenizer, out: Path) -> None:
 
 def _write_modules(model: Afterword, stock: StockTokenizer, out: Path) -> None:
     """Write what follows the LLM, each module by its own class, and the list of all."""
-    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, WordWeights
+    from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     size, names = max(stock.compression) + 1, dict(zip(stock.compression, stock.names, strict=True))
     following = {

@@ -8,7 +8,7 @@ from afterword.model.config import ModelConfig
 def render_stock_card(config: ModelConfig, glue: str) -> str:
     """Return the text of the card."""
     explicit = (
-        f"- A prompt given as text must begin with {glue!r}, as the named ones do: it belongs to the head of every text.\n"
+        f"- A prompt given as text must begin with {glue!r}, as the named ones do: every text begins with it.\n"
         if glue
         else ""
     )
@@ -40,6 +40,6 @@ The vectors are those of the Afterword model to 1e-5 in float32. What differs:
 - In bfloat16 or float16 the heads are rounded too, which Afterword does not do.
 - A prompt and a text are tokenised together. The prompts in this folder were checked; another one should end with white
   space.
-{explicit}- Nothing can be decoded from these embeddings: the soft prompt and the vocabulary head are not in this folder.
+{explicit}- Nothing can be decoded: the soft prompt and the vocabulary head are not in this folder.
 - The space was not trained for `truncate_dim`: expect a loss.
 """

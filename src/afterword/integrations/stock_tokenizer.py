@@ -1,7 +1,7 @@
 """A tokenizer that does by itself what a model does around a text, from a file that any tokenizers library reads.
 
-A frame and the learned tokens become the template of its post-processor, so truncation leaves them alone. Control tokens
-that are typed stay text: they are not looked for, and they are cut after their first character as `TextTokenizer` does.
+A frame and the learned tokens become the template of its post-processor, so truncation leaves them alone. Typed control
+tokens stay text: they are not looked for, and they are cut after their first character as `TextTokenizer` does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def stock_tokenizer(model: Afterword) -> StockTokenizer:
     thought = [f"<|thought_{i}|>" for i in range(config.n_thought)]
     compression = [f"<|compression_{i}|>" for i in range(config.n_compression)]
     raw.add_special_tokens(thought + compression)
-    ids = [raw.token_to_id(name) for name in thought + compression]
+    vocabulary = raw.get_vocab()
+    ids = [vocabulary[name] for name in thought + compression]
     cut = _cut(control)
     if cut is not None:
         raw.pre_tokenizer = cut if raw.pre_tokenizer is None else Sequence([cut, raw.pre_tokenizer])
@@ -95,8 +96,8 @@ def check_prompts(model: Afterword, stock: StockTokenizer, prompts: dict[str, st
             wrong.append(name)
     if wrong:
         raise SettingError(
-            f"a stock tokenizer splits these prompts otherwise where they meet a text: {', '.join(wrong)}. End a prompt "
-            "with white space, or leave it out with --without"
+            f"a stock tokenizer splits these prompts otherwise where they meet a text: {', '.join(wrong)}. "
+            "End a prompt with white space, or leave it out with --without"
         )
 
 

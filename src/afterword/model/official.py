@@ -1,10 +1,10 @@
 """The checkpoints of the paper's authors (`llm2vec-gen`), read as weights only.
 
-    run_config.yml               the LLM's name, the learned tokens, the longest text
-    encoder_decoder_config.json  how many of the tokens are compression tokens
-    encoder/                     a PEFT adapter: the rows of the learned tokens, and nothing that changes the LLM
-    reconstruction_mlp           the heads, each a file of torch.save
-    alignment_mlp
+run_config.yml               the LLM's name, the learned tokens, the longest text
+encoder_decoder_config.json  how many of the tokens are compression tokens
+encoder/                     a PEFT adapter: the rows of the learned tokens, and nothing that changes the LLM
+reconstruction_mlp           the heads, each a file of torch.save
+alignment_mlp
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _read_json(folder: Path, name: str) -> Mapping[str, Any]:
     return found
 
 
-class _PlainLoader(yaml.SafeLoader):
+class _PlainLoader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML without its dangers: tags mean nothing, so no object is made, and nothing may be repeated by reference."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -226,7 +226,8 @@ def _read_heads(folder: Path, hidden: int) -> dict[str, Tensor]:
         width = weight.shape[0] if ours == "align" and weight.dim() == 2 else hidden
         if (tuple(weight.shape), tuple(bias.shape)) != ((width, hidden), (width,)) or width < 1:
             raise CorruptError(
-                f"{path}: weight {tuple(weight.shape)} and bias {tuple(bias.shape)} do not fit tokens that are {hidden} wide"
+                f"{path}: weight {tuple(weight.shape)} and bias {tuple(bias.shape)} do not fit tokens that are "
+                f"{hidden} wide"
             )
         heads |= {f"{ours}.weight": weight.float(), f"{ours}.bias": bias.float()}
     return heads

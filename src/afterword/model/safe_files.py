@@ -44,7 +44,9 @@ def member(folder: Path, name: str) -> Path:
     except (OSError, RuntimeError) as error:  # links in a circle
         raise CorruptError(f"{folder / name} cannot be followed: {error}") from None
     if not found.is_relative_to(root):
-        raise CorruptError(f"{folder / name} leads outside of its folder, to {found}: copy the file if it belongs there")
+        raise CorruptError(
+            f"{folder / name} leads outside of its folder, to {found}: copy the file if it belongs there"
+        )
     return inside / name
 
 
@@ -100,7 +102,9 @@ def _check_zip(path: Path) -> None:
                 raise CorruptError(f"{path}: expected one small pickle, found {[p.file_size for p in pickles]} bytes")
             _check_pickle(archive.read(pickles[0]), path)
     except zipfile.BadZipFile as error:
-        raise CorruptError(f"{path} is no file of weights that torch.save writes ({error}): nothing was unpickled") from None
+        raise CorruptError(
+            f"{path} is no file of weights that torch.save writes ({error}): nothing was unpickled"
+        ) from None
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], path: Path) -> None:
