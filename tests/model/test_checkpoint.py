@@ -19,11 +19,13 @@ from safetensors.torch import load_file, save_file
 from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.model import Afterword
+from afterword.model.official import OFFICIAL_FILES
 from afterword.model.settings import ModelSettings
 from tests.model.embedders import COMPRESSION, DIMENSION, TEXTS, THOUGHT, WIDTH, make_embedder
 from tests.world import as_users_run_it, make_backbone, weights_of
 
-FILES = ["README.md", "afterword.json", "model.safetensors"]
+OURS = ["README.md", "afterword.json", "model.safetensors"]
+FILES = sorted([*OURS, "config_sentence_transformers.json", "modules.json"])
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def change_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], Non
     save_file(tensors, folder / "model.safetensors")
 
 
-def test_a_folder_holds_three_files_and_no_pickle(folder: Path) -> None:
+def test_a_folder_holds_these_files_and_no_pickle(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == FILES
 
 
@@ -305,4 +307,5 @@ def test_a_model_of_the_hub_is_loaded_at_its_revision(folder: Path, monkeypatch:
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
     loaded = Afterword.from_pretrained("me/model", backbone=make_backbone("llama"), revision="v2")
     assert loaded.fingerprint == make_embedder().fingerprint
-    assert (asked["name"], asked["revision"], sorted(asked["allow_patterns"])) == ("me/model", "v2", FILES)
+    assert (asked["name"], asked["revision"]) == ("me/model", "v2")
+    assert sorted(asked["allow_patterns"]) == sorted([*OURS, *OFFICIAL_FILES])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, cast
 
@@ -52,7 +52,10 @@ class Backbone:
         fuse(self.model)
         self._cache_argument = _cache_argument(self.body)
         self.compiled = False
-        self._shared: OrderedDict[tuple[int, ...], Kept] = OrderedDict()
+        self._shared: OrderedDict[Hashable, Kept] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_shared": OrderedDict()}  # what it keeps can be computed again
 
     def compile(self, backend: str | Callable[..., Any] = "inductor") -> None:
         """Compile the layers with torch.compile, for encoding and for the queries in training.
@@ -198,15 +201,16 @@ class Backbone:
         """Return the keys and values of a prefix, which runs once; none for no prefix."""
         if not shared:
             return None
-        if shared not in self._shared:
+        key = (shared, self.device, self.dtype)  # the model may have been moved
+        if key not in self._shared:
             with torch.inference_mode(mode=False), torch.no_grad():
                 packing = Packing([len(shared)], self.device, keep=True)
                 self.run_packed(self.embed(torch.tensor([shared], device=self.device))[0], packing)
-            self._shared[shared] = cast("Kept", packing.kept)
+            self._shared[key] = cast("Kept", packing.kept)
             while len(self._shared) > 4:
                 self._shared.popitem(last=False)
-        self._shared.move_to_end(shared)
-        return self._shared[shared]
+        self._shared.move_to_end(key)
+        return self._shared[key]
 
     def shared_cache(self, shared: tuple[int, ...], batch: int) -> DynamicCache:
         """Return a fresh cache that holds a common prefix for each row of a batch."""

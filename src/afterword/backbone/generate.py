@@ -54,6 +54,7 @@ def generate(
     sampling: Sampling,
     stop_ids: Collection[int],
     seeds: Sequence[int] | None = None,
+    begin: bool = True,
 ) -> list[Generated]:
     """Continue each row until a stop token or the limit.
 
@@ -63,6 +64,7 @@ def generate(
         sampling: How tokens are chosen.
         stop_ids: Tokens that end an answer; they are not part of it.
         seeds: One seed for each row, so that a drawn answer does not depend on its neighbours. Needed to sample.
+        begin: Put the tokens that begin every text before soft prompts.
 
     Returns:
         One answer for each row, in order.
@@ -71,7 +73,7 @@ def generate(
         start, cache = behind_shared(backbone, start, extra=sampling.max_new_tokens)
         embeds, mask = backbone.embed(start.ids), visible(start)
     else:
-        embeds, cache = behind_start(backbone, start), None
+        embeds, cache = behind_start(backbone, start) if begin else start, None
         mask = torch.ones(embeds.shape[:2], dtype=torch.long, device=backbone.device)
     if not embeds.shape[1] and not (cache and cache.get_seq_length()):
         raise InputError("there is nothing to continue: the text has no token, and this LLM begins without one")

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -22,8 +23,16 @@ class TextTokenizer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
         self._lock = threading.Lock()
-        self._control = _control_pattern(tokenizer)
+        self.control_tokens = _control_tokens(tokenizer)
+        self._control = _any_of(self.control_tokens)
         self.start_ids = self._start_ids()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A lock cannot go to another process; there, nobody else uses this tokenizer.
+        vars(self).update(state, _lock=threading.Lock())
 
     def plain(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenise texts as characters only, without BOS or EOS.
@@ -85,13 +94,14 @@ def check_texts(texts: Sequence[str]) -> None:
             ) from None
 
 
-def _control_pattern(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str]:
-    """Match every control token: those marked special, and added ones that look like one or stand in the template."""
+def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """List all control tokens, longest first: the special ones, and added ones of their look or in the template."""
     template = tokenizer.chat_template or ""
     template = template if isinstance(template, str) else " ".join(template.values())
     added = tokenizer.added_tokens_decoder.values()
     control = {str(t) for t in added if t.special or re.fullmatch(r"<\|.*\|>", str(t)) or str(t) in template}
-    control = {token for token in control if token.strip() and len(token) > 1}
-    if not control:
-        return re.compile(r"(?!)")
-    return re.compile("|".join(re.escape(token) for token in sorted(control, key=len, reverse=True)))
+    return tuple(sorted((token for token in control if token.strip() and len(token) > 1), key=lambda t: (-len(t), t)))
+
+
+def _any_of(tokens: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, tokens)) if tokens else r"(?!)")

@@ -20,6 +20,8 @@ COMMANDS = {
     "evaluate": "measure encoders on mteb's tasks or your own files",
     "teacher": "train an LLM2Vec teacher, embed with one, merge one",
     "run": "carry out all stages of a recipe",
+    "export": "write a model for plain sentence-transformers",
+    "convert": "write a checkpoint of the paper's authors as a model of ours",
     "bench": "measure speed and memory on this machine",
     "demo": "all of it on a small real LLM, with a report",
 }

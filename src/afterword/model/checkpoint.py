@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
+from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
 from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.config import ModelConfig
 from afterword.model.heads import LearnedParts
+from afterword.model.official import OFFICIAL_FILES, RUN_CONFIG
+from afterword.model.safe_files import member, read_settings, read_tensors
+from afterword.model.st_folder import sentence_transformer_files
 from afterword.space import TargetSpace
 
 WEIGHTS = "model.safetensors"
@@ -23,37 +26,47 @@ CARD = "README.md"
 
 
 def save_model(folder: Path, config: ModelConfig, parts: LearnedParts) -> None:
-    """Write a model folder; each file replaces the old one at once, the config last."""
+    """Write a model folder, which is a SentenceTransformer folder too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in sentence_transformer_files(config).items():
+        _replace_text(folder / name, text)
+    save_parts(folder, config, parts)
+
+
+def save_parts(folder: Path, config: ModelConfig, parts: LearnedParts) -> None:
+    """Write weights, card and config; each file replaces the old one at once, the config last."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in parts.state_dict().items()}
     scratch = folder / f".{WEIGHTS}.part"
     save_file(tensors, scratch, metadata={"format": "pt"})
     scratch.replace(folder / WEIGHTS)
     for name, text in ((CARD, render_card(config)), (CONFIG, config.to_json())):
-        scratch = folder / f".{name}.part"
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(folder / name)
+        _replace_text(folder / name, text)
 
 
-def load_parts(path: str, revision: str | None = None) -> tuple[ModelConfig, LearnedParts]:
-    """Read config and learned parts from a folder, or from the hub where no such folder exists.
+def _replace_text(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}.part")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)
+
+
+def load_parts(folder: Path) -> tuple[ModelConfig, LearnedParts]:
+    """Read config and learned parts from a folder.
 
     Raises:
         MissingPartError: A file or a tensor is not there; it is named.
-        CorruptError: A file cannot be read, or a tensor has another shape than the config says.
+        CorruptError: A file cannot be read or leads out of the folder, or a tensor has another shape than the config
+            says.
     """
-    folder = _folder(path, revision)
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
+    paths = {name: member(folder, name) for name in (CONFIG, WEIGHTS)}
+    for name, path in paths.items():
+        if not path.is_file():
             raise MissingPartError(f"no {name} in {folder}: this is not a saved Afterword model, or it is incomplete")
-    config = ModelConfig.from_json((folder / CONFIG).read_bytes(), str(folder / CONFIG))
-    try:
-        tensors = load_file(folder / WEIGHTS)
-    except SafetensorError as error:
-        raise CorruptError(f"{folder / WEIGHTS} is damaged: {error}") from None
-    d = config.embedding_dimension
-    parts = LearnedParts(torch.zeros(config.n_tokens, config.hidden_size), d, space=_blank_space(tensors, d))
-    _check_tensors(tensors, parts, folder)
+    config = ModelConfig.from_json(read_settings(paths[CONFIG]), str(folder / CONFIG))
+    tensors = read_tensors(paths[WEIGHTS])
+    check_tensors(tensors, config, folder / WEIGHTS)  # before anything is made as large as the config says
+    space = TargetSpace(tensors["space.mean"], tensors["space.transform"]) if "space.mean" in tensors else None
+    parts = LearnedParts(tensors["tokens"], config.embedding_dimension, space=space)
     parts.load_state_dict(tensors)
     return config, parts
 
@@ -71,55 +84,78 @@ def push_folder(save: Callable[[str], None], repo_id: str, token: str | None, pr
 
 
 def is_checkpoint(path: str) -> bool:
-    """Return whether a folder, or a model on the hub where there is no such folder, is one of ours."""
+    """Return whether a folder, or a model on the hub where there is no such folder, can be loaded: ours or theirs."""
     folder = Path(path).expanduser()
-    if folder.is_dir() or path.startswith((".", "/", "~")) or path.count("/") != 1:
-        return (folder / CONFIG).is_file()
+    marks = (CONFIG, RUN_CONFIG)
+    if folder.is_dir() or not _is_hub_name(path):
+        return any((folder / mark).is_file() for mark in marks)
     from huggingface_hub import file_exists, try_to_load_from_cache
 
-    if isinstance(try_to_load_from_cache(path, CONFIG), str):
+    if any(isinstance(try_to_load_from_cache(path, mark), str) for mark in marks):
         return True
     try:
-        return bool(file_exists(path, CONFIG))
+        return any(file_exists(path, mark) for mark in marks)
     except Exception:  # no network, no such model: whoever loads it says so in words
         return False
 
 
-def _folder(path: str, revision: str | None) -> Path:
+def find_folder(path: str, revision: str | None = None, **hub: Any) -> Path:
+    """Return the folder of a model, fetched from the hub where there is none of that name; only the files we know.
+
+    Args:
+        path: A folder or a hub name.
+        revision: Revision on the hub.
+        hub: Further arguments of `huggingface_hub.snapshot_download`.
+
+    Raises:
+        MissingPartError: There is no such folder, and the hub gave none.
+    """
     folder = Path(path).expanduser()
     if folder.is_dir():
         return folder
-    if path.startswith((".", "/", "~")) or path.count("/") != 1:
+    if not _is_hub_name(path):
         raise MissingPartError(f"no folder {path}")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    wanted = [WEIGHTS, CONFIG, CARD, *OFFICIAL_FILES]
     try:
-        return Path(snapshot_download(path, revision=revision, allow_patterns=[WEIGHTS, CONFIG, CARD]))
+        return Path(snapshot_download(path, revision=revision, allow_patterns=wanted, **hub))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise MissingPartError(f"no folder {path}, and the hub did not give a model of that name: {error}") from None
 
 
-def _blank_space(tensors: dict[str, torch.Tensor], dimension: int) -> TargetSpace | None:
-    """Return a space to read the statistics of the targets into, if they are there."""
-    if "space.transform" not in tensors:
-        return None
-    matrix = tensors["space.transform"].dim() == 2
-    return TargetSpace(torch.zeros(dimension), torch.zeros(dimension, *([dimension] if matrix else [])))
+def _is_hub_name(path: str) -> bool:
+    return not path.startswith((".", "/", "~")) and path.count("/") == 1
 
 
-def _check_tensors(tensors: dict[str, torch.Tensor], parts: LearnedParts, folder: Path) -> None:
-    expected = parts.state_dict()
+def check_tensors(tensors: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:
+    """Compare names and shapes of tensors with what a config says.
+
+    Raises:
+        MissingPartError: One is not there.
+        CorruptError: One has another shape, or there is one too many.
+    """
+    hidden, dimension = config.hidden_size, config.embedding_dimension
+    expected = {
+        "tokens": (config.n_tokens, hidden),
+        "recon.weight": (hidden, hidden),
+        "recon.bias": (hidden,),
+        "align.weight": (dimension, hidden),
+        "align.bias": (dimension,),
+    }
+    if "space.transform" in tensors:  # statistics of the targets, where they were standardised or whitened
+        matrix = tensors["space.transform"].dim() == 2
+        expected |= {"space.mean": (dimension,), "space.transform": (dimension, dimension) if matrix else (dimension,)}
     missing = sorted(set(expected) - set(tensors))
     if missing:
-        raise MissingPartError(f"{folder / WEIGHTS} lacks {', '.join(missing)}")
+        raise MissingPartError(f"{path} lacks {', '.join(missing)}")
     extra = sorted(set(tensors) - set(expected))
     if extra:
-        raise CorruptError(f"{folder / WEIGHTS} holds {', '.join(extra)}, which its config does not know")
-    for name, tensor in expected.items():
-        if tensors[name].shape != tensor.shape:
-            found, wanted = tuple(tensors[name].shape), tuple(tensor.shape)
-            raise CorruptError(f"{folder / WEIGHTS}: {name} has shape {found}, the config says {wanted}")
+        raise CorruptError(f"{path} holds {', '.join(extra)}, which its config does not know")
+    for name, wanted in expected.items():
+        if (found := tuple(tensors[name].shape)) != wanted:
+            raise CorruptError(f"{path}: {name} has shape {found}, the config says {wanted}")
 
 
 def check_backbone(config: ModelConfig, backbone: Backbone, path: str) -> None:

@@ -34,6 +34,8 @@ class ModelConfig:
         default_prompt_name: The one that `encode` takes when none is given.
         similarity_fn_name: How two embeddings are compared.
         teacher: Name of the teacher, its fingerprint and prompt.
+        decode_behind_start: Whether the tokens that begin every text (BOS or none) stand before a soft prompt; the
+            authors' checkpoints were trained without.
         format: Version of this file.
     """
 
@@ -52,12 +54,14 @@ class ModelConfig:
     default_prompt_name: str | None = None
     similarity_fn_name: str = "cosine"
     teacher: dict[str, str] = field(default_factory=dict)
+    decode_behind_start: bool = True
     format: int = FORMAT
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "embedding_dimension", "n_thought", "n_compression", "max_length"):
             if type(value := getattr(self, name)) is not int:
                 raise SettingError(f"{name} is {value!r}: it must be a whole number")
+        _check_kinds(self)
         if self.n_compression < 1:
             raise SettingError(f"n_compression is {self.n_compression}: an embedding needs at least one token")
         if self.n_thought < 0:
@@ -98,7 +102,7 @@ class ModelConfig:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptError(f"{source} is not JSON: {error}") from None
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             found = values.get("format") if isinstance(values, Mapping) else type(values).__name__
@@ -107,6 +111,19 @@ class ModelConfig:
             return cls(**_exact_fields(values, source))
         except SettingError as error:
             raise CorruptError(f"{source}: {error}") from None
+
+
+def _check_kinds(config: ModelConfig) -> None:
+    """Refuse values of another kind in what a file may say: names, prompts, and the one choice."""
+    words: dict[str, Any] = {name: getattr(config, name) for name in ("backbone", "backbone_fingerprint", "token_init")}
+    if not isinstance(config.prompts, dict):
+        raise SettingError(f"prompts are {config.prompts!r}: they must be texts by name")
+    words |= {f"prompt {name!r}": prompt for name, prompt in config.prompts.items()}
+    for name, value in words.items():
+        if not isinstance(value, str):
+            raise SettingError(f"{name} is {value!r}: it must be a text")
+    if type(config.decode_behind_start) is not bool:
+        raise SettingError(f"decode_behind_start is {config.decode_behind_start!r}: it is true or false")
 
 
 def _exact_fields(values: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -51,7 +51,8 @@ class Inputs:
         Raises:
             InputError: An item is not a string or holds a lone surrogate; its index is named.
         """
-        before, rows = self._split(texts, prompt)
+        shared, rows = self.split(texts, prompt)
+        before = shared[len(self.frame.before) :]
         return [[*before, *row] for row in rows]
 
     def batches(self, texts: Sequence[str], prompt: str, batch_size: int) -> Iterator[tuple[list[int], TokenBatch]]:
@@ -59,8 +60,13 @@ class Inputs:
 
         The prompt is part of what the rows of a batch share, so it runs once, not once a text.
         """
-        before, rows = self._split(texts, prompt)
-        shared = (*self.frame.before, *before)
+        shared, rows = self.split(texts, prompt)
+        yield from self.grouped(shared, rows, batch_size)
+
+    def grouped(
+        self, shared: tuple[int, ...], rows: list[list[int]], batch_size: int
+    ) -> Iterator[tuple[list[int], TokenBatch]]:
+        """Group rows of ids behind a shared prefix, as `split` gives them, into token batches with their indices."""
         if not self.share:
             rows, shared = [[*shared, *row] for row in rows], ()
         budget = TOKENS_PER_PASS.get(self.backbone.device.type, LARGE_PASS)
@@ -68,15 +74,16 @@ class Inputs:
         for group in by_length(lengths, max_rows=batch_size, max_tokens=budget):
             yield group, token_batch([rows[i] for i in group], self.backbone.device, shared)
 
-    def _split(self, texts: Sequence[str], prompt: str) -> tuple[list[int], list[list[int]]]:
-        """Return the ids of the prompt, cut to the room there is, and what follows it in each row."""
+    def split(self, texts: Sequence[str], prompt: str) -> tuple[tuple[int, ...], list[list[int]]]:
+        """Return what all rows begin with, frame and prompt, and what follows in each; cut to the room there is."""
         check_texts(texts)
         head = prompt.rstrip()
         glue = prompt[len(head) :] if head else self.frame.glue
         before = self.backbone.text.plain([self.frame.glue + head])[0][: self.room] if head else []
         bodies = self.backbone.text.plain([glue + text for text in texts])
         after = list(self.frame.after)
-        return before, [body[: self.room - len(before)] + after for body in bodies]
+        rows = [body[: self.room - len(before)] + after for body in bodies]
+        return (*self.frame.before, *before), rows
 
     def pad(self, rows: Sequence[Sequence[int]]) -> TokenBatch:
         """Make a token batch of rows, behind the frame's shared prefix."""

@@ -20,11 +20,12 @@ from afterword.backbone.passes import full_pass
 from afterword.backbone.settings import BackboneSettings, Device, DType
 from afterword.encoder import hash_tensors
 from afterword.errors import SettingError
-from afterword.model.checkpoint import check_backbone, load_parts, push_folder, save_model
+from afterword.model.checkpoint import push_folder, save_model
 from afterword.model.config import ModelConfig
 from afterword.model.heads import LearnedParts
 from afterword.model.inputs import Inputs, as_texts
 from afterword.model.latents import Latents
+from afterword.model.opening import open_model
 from afterword.model.settings import ModelSettings
 from afterword.model.tokens import embedding_scale, start_tokens
 from afterword.prompts import resolve_prompt
@@ -106,20 +107,16 @@ class Afterword:
         revision: str | None = None,
         trust_remote_code: bool = False,
     ) -> Afterword:
-        """Load a saved model from a folder or the hub, with its backbone unless one is given.
+        """Load a saved model, or a checkpoint of the paper's authors, from a folder or the hub.
+
+        Its backbone is loaded too, unless one is given.
 
         Raises:
             MissingPartError: The folder lacks a part, which is named.
             CorruptError: A part is not what its config says.
             MismatchError: The backbone is not the one that the model was trained on.
         """
-        config, parts = load_parts(str(path), revision)
-        if backbone is None:
-            backbone = load_backbone(
-                BackboneSettings(config.backbone, config.backbone_revision, device, dtype, trust_remote_code)
-            )
-        check_backbone(config, backbone, str(path))
-        return cls(backbone, parts, config)
+        return cls(*open_model(str(path), backbone, revision, device, dtype, trust_remote_code))
 
     def save_pretrained(self, path: str | Path) -> None:
         """Save tokens, heads, config and card to a folder; the backbone is named in it, not copied."""
@@ -271,7 +268,7 @@ class Afterword:
         decoded: list[str] = []
         for start in range(0, len(latents), batch_size):
             soft_prompt = latents.soft_prompt[start : start + batch_size]
-            answers = generate(self.backbone, soft_prompt, sampling, stops)
+            answers = generate(self.backbone, soft_prompt, sampling, stops, begin=self.config.decode_behind_start)
             decoded += [self.backbone.text.decode(answer.ids).strip() for answer in answers]
         return decoded
 

@@ -43,6 +43,24 @@ def embedding_scale(backbone: Backbone) -> float:
     return float(real.square().mean().sqrt())
 
 
+@torch.no_grad()
+def row_scale(backbone: Backbone) -> float:
+    """Return what a row of the vocabulary is multiplied by on its way into the LLM: √hidden in Gemma, 1 in most.
+
+    A learned vector lives behind that; as a row of a vocabulary it must be divided by it.
+
+    Raises:
+        SettingError: The LLM does something else with its rows.
+    """
+    count = min(len(backbone.embedding_matrix), 256)
+    embedded = backbone.embed(torch.arange(count, device=backbone.device)[None])[0].double()
+    rows = backbone.embedding_matrix[:count].double()
+    scale = float((rows * embedded).sum() / rows.square().sum())
+    if not torch.allclose(embedded, rows * scale, rtol=torch.finfo(backbone.dtype).eps * 4):
+        raise SettingError(f"{backbone.name} does more than scale the rows of its vocabulary")
+    return scale
+
+
 def _embedded_sample(backbone: Backbone, generator: torch.Generator, size: int = 4096) -> Float[Tensor, "size hidden"]:
     vocabulary = min(len(backbone.text.tokenizer), backbone.embedding_matrix.shape[0])
     ids = torch.randint(vocabulary, (1, size), generator=generator).to(backbone.device)
