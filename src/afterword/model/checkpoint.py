@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -54,18 +52,6 @@ def load_parts(path: str, revision: str | None = None) -> tuple[ModelConfig, Lea
     _check_tensors(tensors, parts, folder)
     parts.load_state_dict(tensors)
     return config, parts
-
-
-def push_folder(save: Callable[[str], None], repo_id: str, token: str | None, private: bool | None) -> str:
-    """Upload what `save` writes to a model repository on the hub, made if it is not there."""
-    from huggingface_hub import HfApi
-
-    api = HfApi(token=token)
-    api.create_repo(repo_id, private=private, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        save(folder)
-        commit = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Afterword model")
-    return str(commit.repo_url)
 
 
 def is_checkpoint(path: str) -> bool:

@@ -32,6 +32,7 @@ class ModelConfig:
         system: System prompt, if the frame has one.
         prompts: Texts to put before a text, by name.
         default_prompt_name: The one that `encode` takes when none is given.
+        training: What made it, for the card: recipe, data and measures.
         similarity_fn_name: How two embeddings are compared.
         teacher: Name of the teacher, its fingerprint and prompt.
         format: Version of this file.
@@ -50,6 +51,7 @@ class ModelConfig:
     backbone_revision: str | None = None
     prompts: dict[str, str] = field(default_factory=lambda: dict(default_prompts()))
     default_prompt_name: str | None = None
+    training: dict[str, Any] = field(default_factory=dict)
     similarity_fn_name: str = "cosine"
     teacher: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT

@@ -20,9 +20,11 @@ from afterword.backbone.passes import full_pass
 from afterword.backbone.settings import BackboneSettings, Device, DType
 from afterword.encoder import hash_tensors
 from afterword.errors import SettingError
-from afterword.model.checkpoint import check_backbone, load_parts, push_folder, save_model
+from afterword.model.card import render_card
+from afterword.model.checkpoint import check_backbone, load_parts, save_model
 from afterword.model.config import ModelConfig
 from afterword.model.heads import LearnedParts
+from afterword.model.hub import Push
 from afterword.model.inputs import Inputs, as_texts
 from afterword.model.latents import Latents
 from afterword.model.settings import ModelSettings
@@ -125,9 +127,38 @@ class Afterword:
         """Save tokens, heads, config and card to a folder; the backbone is named in it, not copied."""
         save_model(Path(path), self.config, self.parts)
 
-    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool | None = None) -> str:
-        """Save to a repository on the hub and return its address."""
-        return push_folder(self.save_pretrained, repo_id, token, private)
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        token: str | None = None,
+        private: bool | None = None,
+        commit_message: str = "Afterword model",
+        revision: str | None = None,
+        create_pr: bool = False,
+        evaluation: str | Path | None = None,
+    ) -> str:
+        """Save to a repository on the hub, with a card that says how to load it from there.
+
+        Args:
+            repo_id: Name on the hub, `owner/name`; the repository is made if it is not there.
+            token: Token of the hub; by default the one that you are logged in with.
+            private: Whether a new repository is private.
+            commit_message: What the history of the repository says.
+            revision: Branch to save to, made if it is not there.
+            create_pr: Propose it to the owner instead.
+            evaluation: A report in Markdown for the card, such as the `report.md` of `afterword evaluate`.
+
+        Returns:
+            The address of the repository, or of the proposal.
+
+        Raises:
+            SettingError: The hub does not let you; or the name cannot be one.
+            WorkError: The hub could not be reached, or failed.
+        """
+        report = Path(evaluation).read_text(encoding="utf-8") if evaluation is not None else None
+        push = Push(repo_id, commit_message, revision, create_pr)
+        return push.carry_out(self.save_pretrained, render_card(self.config, repo_id, report), token, private)
 
     @property
     def name(self) -> str:
