@@ -85,7 +85,7 @@ def test_the_documents_of_another_index_are_noticed(folder: Path, tmp_path: Path
 
 
 def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(MissingPartError, match="manifest.json is missing"):
+    with pytest.raises(MissingPartError, match=r"manifest.json is missing"):
         opened(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(ArtefactError):

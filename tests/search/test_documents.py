@@ -162,7 +162,7 @@ def test_documents_come_as_a_stream(tmp_path: Path) -> None:
     path.write_text('{"text": "a"}\n' * 50 + "broken\n")
     documents = read_documents([str(path)])
     assert [next(documents).text for _ in range(50)] == ["a"] * 50
-    with pytest.raises(InputError, match="d.jsonl:51: not JSON"):
+    with pytest.raises(InputError, match=r"d.jsonl:51: not JSON"):
         next(documents)
 
 

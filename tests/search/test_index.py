@@ -123,7 +123,7 @@ def test_the_same_documents_again_change_nothing_and_encode_nothing(store: str, 
 def test_a_known_id_with_other_words_is_refused_and_nothing_is_lost(store: str, tmp_path: Path) -> None:
     documents = some_documents(12)
     make(tmp_path / "index", documents, store=store)
-    with pytest.raises(InputError, match="item d3: another document has this id; the later one is 'river'.*--replace"):
+    with pytest.raises(InputError, match=r"item d3: another document has this id; the later one is 'river'.*--replace"):
         make(tmp_path / "index", [Document("new", "salt"), Document("d3", "river")], store=store)
     index = opened(tmp_path / "index")
     assert len(index.search("salt", 100)) == 12
@@ -257,7 +257,7 @@ def test_another_encoder_is_refused_by_name(store: str, tmp_path: Path) -> None:
             opened(tmp_path / "index", other)
         assert "was made with WordEncoder (print-1), but the encoder given is WordEncoder" in str(refused.value)
         assert other.fingerprint in str(refused.value)
-    with pytest.raises(MismatchError, match='sources.encoder: it has "print-1", you asked for "print-2"'):
+    with pytest.raises(MismatchError, match=r'sources.encoder: it has "print-1", you asked for "print-2"'):
         make(tmp_path / "index", some_documents(9), WordEncoder("print-2"), store=store)
 
 
@@ -273,7 +273,7 @@ def test_other_prompts_are_refused_with_both_wordings(side: str, tmp_path: Path)
 
 def test_another_store_or_similarity_is_refused(tmp_path: Path) -> None:
     make(tmp_path / "index", some_documents(9))
-    with pytest.raises(MismatchError, match='settings.similarity: it has "cosine", you asked for "dot"'):
+    with pytest.raises(MismatchError, match=r'settings.similarity: it has "cosine", you asked for "dot"'):
         make(tmp_path / "index", some_documents(9), similarity="dot")
     with pytest.raises(MismatchError, match="holds index, this step reads targets"):
         from afterword.corpus.targets import open_targets

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
+from unicodedata import bidirectional, category
 
 import tyro
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 256
 WIDTH = 100
+_TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 @dataclass(frozen=True)
@@ -118,5 +120,10 @@ def _lines(query: str, hits: Sequence[Hit], decoded: Decoded | None) -> Iterator
 def _shown(text: str) -> str:
     """Return the start of a text in one line, with a code for each sign that a terminal would take for an order."""
     line = " ".join(text[: 10 * WIDTH].split())
-    line = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line)
+    line = "".join(sign if _is_harmless(sign) else sign.encode("unicode_escape").decode() for sign in line)
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def _is_harmless(sign: str) -> bool:
+    """Return whether a sign is neither a control character nor one that turns the direction of writing."""
+    return category(sign) != "Cc" and bidirectional(sign) not in _TURNS

@@ -74,8 +74,8 @@ def _use(config: ModelConfig, name: str) -> str:
     if not is_hub_name(config.backbone) and "/" in config.backbone:
         note = (
             "\n\nIts backbone was loaded from a folder. Where that is not there, give your own copy: "
-            '`Afterword.from_pretrained(..., backbone=load_backbone(BackboneSettings("your/folder")))`; its weights are '
-            "compared with the fingerprint."
+            '`Afterword.from_pretrained(..., backbone=load_backbone(BackboneSettings("your/folder")))`. It is compared '
+            "with the fingerprint."
         )
     return f"""## Use
 
@@ -121,7 +121,10 @@ def _evaluation(report: str | None) -> str:
     """Return a report with its headings one level lower."""
     if report is None:
         return ""
-    lines = [f"#{line}" if line.startswith("#") else line for line in report.strip().splitlines()]
+    lines, fenced = [], False
+    for line in report.strip().splitlines():
+        fenced ^= line.startswith("```")
+        lines.append(f"#{line}" if line.startswith("#") and not fenced else line)
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from afterword.errors import InputError
 from afterword.search.documents import Document, digest
 from afterword.search.settings import IndexSettings
 from afterword.search.sides import Sides, similarity_of
-from afterword.search.store import VectorStore, open_store
+from afterword.search.store import VectorStore, open_store, require_store
 
 KIND = "index"
 Progress = Callable[[int], None]
@@ -78,13 +78,15 @@ def build_index(
     settings, out = settings or IndexSettings(), Path(out)
     similarity = similarity_of(encoder) if settings.similarity == "auto" else settings.similarity
     sides = Sides(encoder, similarity, settings.query_prompt, settings.document_prompt, settings.batch_size)
-    store = open_store(settings.store, out, sides.dimension)
+    require_store(settings.store)
     open_or_create(out, _manifest(sides, settings, name))
+    store = open_store(settings.store, out, sides.dimension)
     lock = FolderLock(out)
     lock.acquire()
     try:
         return _Builder(sides, store, settings.replace, progress).run(documents)
     finally:
+        store.close()
         lock.release()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,14 +71,15 @@ def exact_top(
                 asked, places = (part[start : start + _AT_ONCE] for part in found)
                 again = _Best(asked, rows[places], products(queries[asked], vectors[places]))
                 best = best.with_more(again, k)
-    edges = np.searchsorted(best.queries, np.arange(len(queries) + 1))
-    return [(best.rows[a:b], best.scores[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    edges = np.searchsorted(best.queries, np.arange(len(queries) + 1)).tolist()
+    return [(best.rows[a:b], best.scores[a:b]) for a, b in pairwise(edges)]
 
 
 def products(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the product of each pair of rows, right to the last digit of float32. *Shapes:* `(n, d)`² → `(n,)`."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.sum(first.astype(np.float64) * second.astype(np.float64), axis=1).astype(np.float32)
+        exact: NDArray[np.float64] = np.sum(first.astype(np.float64) * second.astype(np.float64), axis=1)
+        return exact.astype(np.float32)
 
 
 def _candidates(

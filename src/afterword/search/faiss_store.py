@@ -2,8 +2,8 @@
 
 The graph (HNSW, Malkov and Yashunin 2016, arXiv 1603.09320) finds most of the nearest documents and not always all of
 them. How many it finds is measured when it is built and kept in `state.json`; scores are exact, since what it found is
-compared again. It is held in memory, vectors included, and grows with every addition; documents that replace others make
-it be built anew. A search with a condition goes through the documents that fulfil it and is exact.
+compared again. It is held in memory, vectors included, and grows with every addition; documents that replace others
+make it be built anew. A search with a condition goes through the documents that fulfil it and is exact.
 """
 
 from __future__ import annotations
@@ -75,6 +75,10 @@ class FaissStore:
                 other.unlink()
         return state
 
+    def close(self) -> None:
+        """Let others add."""
+        self.exact.close()
+
     def search(self, queries: NDArray[np.float32], k: int, where: Where | None = None) -> list[list[Hit]]:
         """Ask the graph, and compare what it finds again; with a condition, search exactly."""
         if where is not None:
@@ -113,7 +117,6 @@ class FaissStore:
             flat = faiss.IndexHNSWFlat(self.dimension, NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
             flat.hnsw.efConstruction = BUILD_EFFORT
             graph = faiss.IndexIDMap(flat)
-            graph.flat = flat  # the map does not keep it alive
         else:
             graph = _read(old)
         for rows, vectors in self.exact.blocks_of(wanted):
@@ -138,7 +141,8 @@ class FaissStore:
 
 def _ask(graph: Any, queries: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:
     """Return the rows that a graph finds for each query; there is no number for what it does not find."""
-    faiss.downcast_index(graph.index).hnsw.efSearch = max(SEARCH_EFFORT, 2 * k)
+    inner: Any = faiss.downcast_index(graph.index)
+    inner.hnsw.efSearch = max(SEARCH_EFFORT, 2 * k)
     _, labels = graph.search(np.ascontiguousarray(queries), min(k, graph.ntotal))
     return [row[row >= 0] for row in labels]
 

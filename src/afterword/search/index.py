@@ -65,7 +65,9 @@ class Index:
         return cls(folder, sides, store)
 
     @overload
-    def search(self, queries: str, k: int = 10, where: Where | None = None) -> list[Hit]: ...
+    def search(  # type: ignore[overload-overlap]  # a text is a sequence of texts
+        self, queries: str, k: int = 10, where: Where | None = None
+    ) -> list[Hit]: ...
 
     @overload
     def search(self, queries: Sequence[str], k: int = 10, where: Where | None = None) -> list[list[Hit]]: ...

@@ -1,8 +1,8 @@
 """LanceDB as a persistent store: one table with documents and vectors, and conditions in SQL.
 
-Every addition is a commit of LanceDB's own, so a kill leaves whole chunks. A field that holds texts, numbers or booleans
-is a column, added when it first comes; all fields are kept as JSON too, whatever they hold. Vectors are compared one by
-one, without an index of LanceDB's: what is found is exact.
+Every addition is a commit of LanceDB's own, so a kill leaves whole chunks. A field that holds texts, numbers or
+booleans is a column, added when it first comes; all fields are kept as JSON too, whatever they hold. Vectors are
+compared one by one, without an index of LanceDB's: what is found is exact.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from afterword.search.store import Hit, Where
 DATABASE, TABLE = "lancedb", "documents"
 KEEP_VERSIONS = timedelta(days=1)
 """How long what was replaced is kept for those who have the index open."""
+
+SHORTLY = timedelta(milliseconds=1)
+"""Before the first state nobody has it open."""
 
 
 class LanceStore:
@@ -81,9 +84,12 @@ class LanceStore:
         before = find_state(self.folder)
         if before is None or {key: before[key] for key in state} != state:
             with self._reading():
-                self.table.optimize(cleanup_older_than=KEEP_VERSIONS if before else timedelta(0))
+                self.table.optimize(cleanup_older_than=KEEP_VERSIONS if before else SHORTLY)
             write_state(self.folder, state)
         return state
+
+    def close(self) -> None:
+        """Do nothing: every addition is whole by itself."""
 
     def search(self, queries: NDArray[np.float32], k: int, where: Where | None = None) -> list[list[Hit]]:
         """Compare with every document for which the condition holds, and compare what was found again in float64."""

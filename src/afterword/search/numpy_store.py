@@ -68,10 +68,14 @@ class NumpyStore:
 
     def settle(self) -> dict[str, Any]:
         """Bring all to the disk, and return the state to be written."""
-        self.documents.close()
-        self.vectors.close()
+        self.close()
         rows = self.vectors.count()
         return {"rows": rows, "documents": int(np.count_nonzero(self.live_of(rows)))}
+
+    def close(self) -> None:
+        """Let others add."""
+        self.documents.close()
+        self.vectors.close()
 
     def search(self, queries: NDArray[np.float32], k: int, where: Where | None = None) -> list[list[Hit]]:
         """Compare with every document that counts, as `exact_top` does."""

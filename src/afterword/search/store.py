@@ -84,6 +84,10 @@ class VectorStore(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Stop adding, finished or not."""
+        ...
+
     def search(self, queries: NDArray[np.float32], k: int, where: Where | None = None) -> list[list[Hit]]:
         """Find the `k` documents with the largest products for each query, best first; fewer where there are fewer.
 
