@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from afterword.corpus.records import utf8
 from afterword.corpus.shard_folder import REDO, ShardFolder
@@ -27,7 +25,7 @@ class JsonlShards(ShardFolder):
 
     def __init__(self, folder: str | Path, records_per_shard: int = 4096) -> None:
         super().__init__(folder, records_per_shard)
-        self._ends: dict[int, NDArray[np.int64]] = {}
+        self._ends: dict[int, Sequence[int]] = {}
 
     def append(self, lines: Sequence[str]) -> None:
         """Add lines behind those that are there; the system has them all when this returns.
@@ -72,10 +70,10 @@ class JsonlShards(ShardFolder):
             ends = self._ends[shard]
             if row >= len(ends):
                 raise CorruptError(f"{path} has {len(ends)} lines, not {row + 1}: {REDO}")
-            start = int(ends[row - 1]) if row else 0
+            start = ends[row - 1] if row else 0
             with path.open("rb") as file:
                 file.seek(start)
-                return _decode(file.read(int(ends[row]) - start), path, row + 1)
+                return _decode(file.read(ends[row] - start), path, row + 1)
         except FileNotFoundError as error:
             raise MissingPartError(f"{path} is missing") from error
 
@@ -107,9 +105,10 @@ def _encode(line: str, index: int) -> bytes:
     return data
 
 
-def _line_ends(path: Path) -> NDArray[np.int64]:
+def _line_ends(path: Path) -> Sequence[int]:
     """Return the offset behind each line that has an end."""
-    return np.flatnonzero(np.fromfile(path, np.uint8) == ord("\n")).astype(np.int64) + 1
+    with path.open("rb") as file:
+        return array("q", accumulate(len(line) for line in file if line.endswith(b"\n")))
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:

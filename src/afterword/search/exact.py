@@ -50,7 +50,7 @@ class _Best:
 
 
 def exact_top(
-    blocks: Iterable[Block], queries: NDArray[np.float32], k: int
+    blocks: Iterable[Block], queries: NDArray[np.float32], k: int, longest: float | None = None
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Find the `k` largest products of each query.
 
@@ -58,6 +58,7 @@ def exact_top(
         blocks: The vectors to compare with; each is looked at once.
         queries: *Shape:* `(Q, d)`.
         k: How many to find.
+        longest: Length that no vector exceeds, where it is known; else each block is measured.
 
     Returns:
         For each query the numbers of the documents and their scores, best first; fewer than `k` where there are fewer.
@@ -66,7 +67,8 @@ def exact_top(
     lengths = np.linalg.norm(queries.astype(np.float64), axis=1)
     for rows, vectors in blocks:
         if len(rows):
-            found = _candidates(vectors, queries, lengths, best.worst(len(queries), k), k)
+            reach = lengths * (length_of(vectors) if longest is None else longest)
+            found = _candidates(vectors, queries, reach, best.worst(len(queries), k), k)
             for start in range(0, len(found[0]), _AT_ONCE):
                 asked, places = (part[start : start + _AT_ONCE] for part in found)
                 again = _Best(asked, rows[places], products(queries[asked], vectors[places]))
@@ -82,21 +84,27 @@ def products(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray
         return exact.astype(np.float32)
 
 
+def length_of(vectors: NDArray[np.float32]) -> float:
+    """Return the length of the longest vector. *Shape:* `(B, d)`, B at least 1."""
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.max(np.einsum("bd,bd->b", vectors, vectors), initial=0.0)))
+
+
 def _candidates(
     vectors: NDArray[np.float32],
     queries: NDArray[np.float32],
-    lengths: NDArray[np.float64],
+    reach: NDArray[np.float64],
     least: NDArray[np.float64],
     k: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return every query and place in a block that may be among the best.
 
-    A float32 product of `d` terms is off by at most about `d · 2⁻²⁴ · ‖q‖ · ‖v‖`, in whatever order it was summed.
+    A float32 product of `d` terms is off by at most about `d · 2⁻²⁴ · ‖q‖ · ‖v‖`, in whatever order it was summed;
+    `reach` is the product of the lengths.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scores = queries @ vectors.T
-        longest = float(np.sqrt(np.max(np.einsum("bd,bd->b", vectors, vectors))))
-        slack = 4.0 * (vectors.shape[1] + 8) * 2.0**-24 * lengths * longest
+        slack = 4.0 * (vectors.shape[1] + 8) * 2.0**-24 * reach
         if np.isneginf(least).any() and len(vectors) > k:
             place = len(vectors) - k
             least = np.maximum(least, np.partition(scores, place, axis=1)[:, place].astype(np.float64) - slack)

@@ -14,7 +14,7 @@ from afterword.corpus.shards import JsonlShards
 from afterword.corpus.vectors import VectorShards
 from afterword.errors import CorruptError
 from afterword.search.documents import Document, digest
-from afterword.search.exact import Block, exact_top
+from afterword.search.exact import Block, exact_top, length_of
 from afterword.search.state import find_state, read_state, write_state
 from afterword.search.store import Hit, Where
 from afterword.search.where import equalities, holds
@@ -39,6 +39,7 @@ class NumpyStore:
         self.folder = folder
         self.documents = JsonlShards(folder / "documents")
         self.vectors = VectorShards(folder / "vectors", dimension)
+        self._block = max(1, BLOCK_BYTES // (4 * dimension))
 
     def begin(self) -> dict[bytes, bytes]:
         """Cut documents and vectors to whole chunks behind what was finished, and say which documents there are."""
@@ -70,7 +71,9 @@ class NumpyStore:
         """Bring all to the disk, and return the state to be written."""
         self.close()
         rows = self.vectors.count()
-        return {"rows": rows, "documents": int(np.count_nonzero(self.live_of(rows)))}
+        lengths = [length_of(vectors) for _, vectors in self.vectors.blocks(self._block)]
+        longest = max(lengths, default=0.0)
+        return {"rows": rows, "documents": int(np.count_nonzero(self.live_of(rows))), "longest": longest}
 
     def close(self) -> None:
         """Let others add."""
@@ -80,7 +83,8 @@ class NumpyStore:
     def search(self, queries: NDArray[np.float32], k: int, where: Where | None = None) -> list[list[Hit]]:
         """Compare with every document that counts, as `exact_top` does."""
         allowed = self.live if where is None else self.live & self._holding(where)
-        return [self.hits(rows, scores) for rows, scores in exact_top(self.blocks_of(allowed), queries, k)]
+        found = exact_top(self.blocks_of(allowed), queries, k, self.state.get("longest"))
+        return [self.hits(rows, scores) for rows, scores in found]
 
     def hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> list[Hit]:
         """Return the documents of rows as found. *Shapes:* `(n,)`, `(n,)`.
@@ -140,7 +144,7 @@ class NumpyStore:
     def blocks_of(self, allowed: NDArray[np.bool_]) -> Iterator[Block]:
         """Yield the rows that are allowed with their vectors, block by block. *Shape:* `(rows,)`."""
         start = 0
-        for _, vectors in self.vectors.blocks(max(1, BLOCK_BYTES // (4 * self.vectors.dimension))):
+        for _, vectors in self.vectors.blocks(self._block):
             here = allowed[start : start + len(vectors)]
             rows = start + np.flatnonzero(here)
             start += len(vectors)
