@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.offline import hub_is_silent
 from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.config import ModelConfig
@@ -63,6 +64,8 @@ def is_checkpoint(path: str) -> bool:
 
     if isinstance(try_to_load_from_cache(path, CONFIG), str):
         return True
+    if hub_is_silent():
+        return False
     try:
         return bool(file_exists(path, CONFIG))
     except Exception:  # no network, no such model: whoever loads it says so in words
@@ -79,7 +82,8 @@ def _folder(path: str, revision: str | None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(path, revision=revision, allow_patterns=[WEIGHTS, CONFIG, CARD]))
+        wanted, cached = [WEIGHTS, CONFIG, CARD], hub_is_silent()
+        return Path(snapshot_download(path, revision=revision, allow_patterns=wanted, local_files_only=cached))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise MissingPartError(f"no folder {path}, and the hub did not give a model of that name: {error}") from None
 
