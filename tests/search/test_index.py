@@ -392,6 +392,28 @@ def test_documents_are_read_as_they_are_encoded(tmp_path: Path) -> None:
     assert done == [8, 8, 4]
 
 
+def test_the_matrix_is_never_in_memory(tmp_path: Path) -> None:
+    """10 MB of vectors are compared where they lie: what a search allocates is its scores and its hits."""
+    import tracemalloc
+
+    from afterword.search.numpy_store import NumpyStore
+
+    store, draw = NumpyStore(tmp_path, 256), np.random.default_rng(0)
+    store.begin()
+    for start in range(0, 10_240, 1024):
+        rows = [Document(f"d{start + i}", "text") for i in range(1024)]
+        store.add(rows, draw.standard_normal((1024, 256)).astype(np.float32))
+    store.finish()
+    store.close()
+    fresh, queries = NumpyStore(tmp_path, 256), draw.standard_normal((2, 256)).astype(np.float32)
+    tracemalloc.start()
+    try:
+        assert [len(hits) for hits in fresh.search(queries, 10)] == [10, 10]
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+    finally:
+        tracemalloc.stop()
+
+
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     def documents() -> Iterator[Document]:
         yield from some_documents(9)

@@ -128,7 +128,7 @@ class FaissStore:
         """Return the share of the nearest 10 that the graph finds, for some documents taken as queries."""
         rows = np.flatnonzero(live)
         _, some = self.exact.vectors.read(rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE])
-        nearest = [found for found, _ in exact_top(self.exact.blocks_of(live), some, 10)]
+        nearest = [found for found, _ in exact_top(self.exact.blocks_of(live, len(some)), some, 10)]
         shares = [len(np.intersect1d(a, b)) / len(a) for a, b in zip(nearest, _ask(graph, some, 10), strict=True)]
         return round(float(np.mean(shares)), 4)
 

@@ -19,8 +19,9 @@ from afterword.search.state import find_state, read_state, write_state
 from afterword.search.store import Hit, Where
 from afterword.search.where import equalities, holds
 
-BLOCK_BYTES = 1 << 22
-"""Vectors of one product: small enough to stay in a processor's cache."""
+BLOCK_BYTES = 1 << 25
+SCORES_BYTES = 1 << 24
+"""Most bytes of vectors, and of their scores, in one product. A few large ones wait less for each other's threads."""
 
 
 class NumpyStore:
@@ -39,7 +40,6 @@ class NumpyStore:
         self.folder = folder
         self.documents = JsonlShards(folder / "documents")
         self.vectors = VectorShards(folder / "vectors", dimension)
-        self._block = max(1, BLOCK_BYTES // (4 * dimension))
 
     def begin(self) -> dict[bytes, bytes]:
         """Cut documents and vectors to whole chunks behind what was finished, and say which documents there are."""
@@ -71,7 +71,7 @@ class NumpyStore:
         """Bring all to the disk, and return the state to be written."""
         self.close()
         rows = self.vectors.count()
-        lengths = [length_of(vectors) for _, vectors in self.vectors.blocks(self._block)]
+        lengths = [length_of(vectors) for _, vectors in self.vectors.blocks(self._block_size(1))]
         longest = max(lengths, default=0.0)
         return {"rows": rows, "documents": int(np.count_nonzero(self.live_of(rows))), "longest": longest}
 
@@ -83,7 +83,7 @@ class NumpyStore:
     def search(self, queries: NDArray[np.float32], k: int, where: Where | None = None) -> list[list[Hit]]:
         """Compare with every document that counts, as `exact_top` does."""
         allowed = self.live if where is None else self.live & self._holding(where)
-        found = exact_top(self.blocks_of(allowed), queries, k, self.state.get("longest"))
+        found = exact_top(self.blocks_of(allowed, len(queries)), queries, k, self.state.get("longest"))
         return [self.hits(rows, scores) for rows, scores in found]
 
     def hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> list[Hit]:
@@ -141,16 +141,19 @@ class NumpyStore:
         source = str(self.documents.folder)
         return (Document.from_json(line, source) for line in self.documents.lines())
 
-    def blocks_of(self, allowed: NDArray[np.bool_]) -> Iterator[Block]:
-        """Yield the rows that are allowed with their vectors, block by block. *Shape:* `(rows,)`."""
+    def blocks_of(self, allowed: NDArray[np.bool_], queries: int = 1) -> Iterator[Block]:
+        """Yield the rows that are allowed with their vectors, in blocks for so many queries. *Shape:* `(rows,)`."""
         start = 0
-        for _, vectors in self.vectors.blocks(self._block):
+        for _, vectors in self.vectors.blocks(self._block_size(queries)):
             here = allowed[start : start + len(vectors)]
             rows = start + np.flatnonzero(here)
             start += len(vectors)
             yield rows, vectors[: len(here)] if here.all() else vectors[: len(here)][here]
             if start >= len(allowed):
                 return
+
+    def _block_size(self, queries: int) -> int:
+        return max(1, min(BLOCK_BYTES // (4 * self.vectors.dimension), SCORES_BYTES // (4 * queries)))
 
     def _digests(self) -> dict[bytes, bytes]:
         """Read all documents, and return the digest of each by the key of its id; a later one replaces an earlier."""
