@@ -138,13 +138,13 @@ class Afterword:
         create_pr: bool = False,
         evaluation: str | Path | None = None,
     ) -> str:
-        """Save to a repository on the hub, with a card that says how to load it from there.
+        """Save to a repository on the hub, made if it is not there, with a card that says how to load it from there.
 
         Args:
-            repo_id: Name on the hub, `owner/name`; the repository is made if it is not there.
+            repo_id: Name on the hub, `owner/name`.
             token: Token of the hub; by default the one that you are logged in with.
             private: Whether a new repository is private.
-            commit_message: What the history of the repository says.
+            commit_message: What its history says.
             revision: Branch to save to, made if it is not there.
             create_pr: Propose it to the owner instead.
             evaluation: A report in Markdown for the card, such as the `report.md` of `afterword evaluate`.
@@ -153,7 +153,7 @@ class Afterword:
             The address of the repository, or of the proposal.
 
         Raises:
-            SettingError: The hub does not let you; or the name cannot be one.
+            SettingError: The hub does not let you, or the name cannot be one.
             WorkError: The hub could not be reached, or failed.
         """
         report = Path(evaluation).read_text(encoding="utf-8") if evaluation is not None else None

@@ -45,7 +45,9 @@ class Tally:
         """Say it in one line, leaving out what did not happen."""
         counts = {name: count for name, count in asdict(self).items() if name not in ("read", "state")}
         said = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing new"
-        return f"{said}; the index holds {self.state.get('documents', 0)} documents"
+        recall = self.state.get("recall@10")
+        found = "" if recall is None else f"; asked for themselves, documents find {recall:.1%} of their nearest ten"
+        return f"{said}; the index holds {self.state.get('documents', 0)} documents{found}"
 
 
 def build_index(
