@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from afterword.errors import AfterwordError
     from afterword.evaluation.run import evaluate
     from afterword.evaluation.settings import EvaluateSettings
+    from afterword.flow.open_encoder import open_encoder
+    from afterword.flow.open_index import open_index
     from afterword.model.latents import Latents
     from afterword.model.model import Afterword
     from afterword.model.settings import ModelSettings
+    from afterword.search.build import build_index
+    from afterword.search.documents import Document, read_documents
+    from afterword.search.index import Index
+    from afterword.search.settings import DocumentSettings, IndexSettings
     from afterword.teacher.open import open_teacher
     from afterword.training.settings import TrainSettings
     from afterword.training.train import train
@@ -30,22 +36,30 @@ _HOME = {
     "AfterwordError": "errors",
     "Backbone": "backbone.backbone",
     "BackboneSettings": "backbone.settings",
+    "Document": "search.documents",
+    "DocumentSettings": "search.settings",
     "Encoder": "encoder",
     "EvaluateSettings": "evaluation.settings",
+    "Index": "search.index",
+    "IndexSettings": "search.settings",
     "Latents": "model.latents",
     "ModelSettings": "model.settings",
     "QuerySettings": "corpus.queries",
     "ResponseSettings": "corpus.responses",
     "TargetSettings": "corpus.targets",
     "TrainSettings": "training.settings",
+    "build_index": "search.build",
     "embed_targets": "corpus.targets",
     "evaluate": "evaluation.run",
     "generate_responses": "corpus.responses",
     "load_backbone": "backbone.load",
     "load_queries": "corpus.queries",
+    "open_encoder": "flow.open_encoder",
+    "open_index": "flow.open_index",
     "open_responses": "corpus.responses",
     "open_targets": "corpus.targets",
     "open_teacher": "teacher.open",
+    "read_documents": "search.documents",
     "train": "training.train",
 }
 
@@ -57,22 +71,30 @@ __all__ = [
     "AfterwordError",
     "Backbone",
     "BackboneSettings",
+    "Document",
+    "DocumentSettings",
     "Encoder",
     "EvaluateSettings",
+    "Index",
+    "IndexSettings",
     "Latents",
     "ModelSettings",
     "QuerySettings",
     "ResponseSettings",
     "TargetSettings",
     "TrainSettings",
+    "build_index",
     "embed_targets",
     "evaluate",
     "generate_responses",
     "load_backbone",
     "load_queries",
+    "open_encoder",
+    "open_index",
     "open_responses",
     "open_targets",
     "open_teacher",
+    "read_documents",
     "train",
 ]
 

@@ -39,6 +39,8 @@ def test_an_unknown_command_is_named_with_those_there_are(capsys: pytest.Capture
         (["train", "--responses", "r", "--targets", "t", "--out", "x", "--learning-rat", "1"], "--learning-rat"),
         (["train", "--responses", "r", "--targets", "t", "--out", "x", "--epochs", "two"], "two"),
         (["encode", "model", "in.txt"], "--out"),
+        (["index", "docs.jsonl", "--out", "x"], "--model"),
+        (["index", "docs.jsonl", "--model", "x", "--out", "x", "--store", "chroma"], "chroma"),
         (["encode", "model", "in.txt", "--out", "x.npy", "--device", "tpu"], "tpu"),
     ],
 )
@@ -67,6 +69,11 @@ def test_wrong_flags_are_a_wrong_request(arguments: list[str], words: str, capsy
         (["target", "--responses", "r", "--out", "x", "--target-batch", "0"], "target_batch is 0"),
         (["decode", "model"], "give texts on the command line, or --input FILE, and not both"),
         (["decode", "model", "a", "--input", "f"], "give texts on the command line, or --input FILE, and not both"),
+        (["search", "index"], "give queries on the command line, or --input FILE, and not both"),
+        (["search", "index", "a", "--input", "f"], "give queries on the command line, or --input FILE, and not both"),
+        (["search", "index", "a", "-k", "0"], "top_k is 0: at least 1 document is to be found"),
+        (["index", "d.jsonl", "-m", "x", "--out", "x", "--batch-size", "0"], "batch_size is 0: it must be at least 1"),
+        (["index", "--model", "x", "--out", "x"], "name the files to index, or - for lines from stdin"),
     ],
 )
 def test_values_that_cannot_be_are_a_wrong_request(
@@ -89,6 +96,8 @@ def test_values_that_cannot_be_are_a_wrong_request(
         (["encode", "./nowhere", "in.txt", "--out", "x.npy"], "afterword: no folder ./nowhere"),
         (["decode", "./nowhere", "a"], "afterword: no folder ./nowhere"),
         (["run", "nowhere.toml", "--out", "x"], "afterword: no recipe nowhere.toml"),
+        (["index", "nowhere.jsonl", "--model", "x", "--out", "x"], "afterword: there is no file nowhere.jsonl"),
+        (["search", "nowhere", "a"], "afterword: nowhere/manifest.json is missing"),
     ],
 )
 def test_what_is_not_there_is_a_wrong_artefact(

@@ -359,3 +359,38 @@ with JsonlShards(sys.argv[1]) as shards:
     worker = python(code, str(tmp_path), LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     assert worker.communicate()[1] == ""
     assert list(JsonlShards(tmp_path).lines()) == ['"café ☃ 👩"']
+
+
+def test_lines_are_read_by_number(tmp_path: Path) -> None:
+    lines = lines_for(11)
+    with JsonlShards(tmp_path, 4) as shards:
+        shards.append(lines[:6])
+        reader = JsonlShards(tmp_path, 4)
+        assert reader.read([5, 0, 3, 4, 3]) == [lines[number] for number in (5, 0, 3, 4, 3)]
+        shards.append(lines[6:])
+    assert reader.read(range(11)) == lines, "lines that were added since are seen"
+    assert reader.read([]) == []
+    with pytest.raises(CorruptError, match=r"part-00002.jsonl has 3 lines, not 4"):
+        reader.read([11])
+    with pytest.raises(MissingPartError, match=r"part-00003.jsonl is missing"):
+        reader.read([12])
+
+
+def test_a_line_read_by_number_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "part-00000.jsonl").write_bytes(b'"a"\n"\xff"\n')
+    assert JsonlShards(tmp_path).read([0]) == ['"a"']
+    with pytest.raises(CorruptError, match=r"part-00000.jsonl, line 2 is not UTF-8"):
+        JsonlShards(tmp_path).read([1])
+
+
+@pytest.mark.parametrize("kept", range(12))
+def test_cut_to_leaves_the_first_lines_and_appending_goes_on_there(kept: int, tmp_path: Path) -> None:
+    lines = lines_for(11)
+    for name, count in (("cut", 11), ("never", kept), ("whole", 11)):
+        with JsonlShards(tmp_path / name, 4) as shards:
+            shards.append(lines[:count])
+    with JsonlShards(tmp_path / "cut", 4) as shards:
+        shards.cut_to(kept)
+        assert contents(tmp_path / "cut") == contents(tmp_path / "never")
+        shards.append(lines[kept:])
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")

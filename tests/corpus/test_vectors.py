@@ -291,3 +291,67 @@ def test_killed_at_random_moments_ends_as_if_never_killed(tmp_path: Path) -> Non
     assert contents(tmp_path / "killed") == contents(tmp_path / "straight")
     found = VectorShards(tmp_path / "killed", 64).lookup([str(i) for i in range(total)])
     np.testing.assert_array_equal(found[:, 0], np.arange(total))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_blocks_go_over_all_vectors_in_order(size: int, tmp_path: Path) -> None:
+    write(tmp_path, 11)
+    shards = VectorShards(tmp_path, DIMENSION)
+    found = list(shards.blocks(size))
+    assert all(0 < len(keys) == len(vectors) <= size for keys, vectors in found)
+    np.testing.assert_array_equal(np.concatenate([vectors for _, vectors in found]), VECTORS[:11])
+    assert b"".join(keys.tobytes() for keys, _ in found) == b"".join(map(VectorShards.key, NAMES[:11]))
+    assert shards.count() == 11
+    assert VectorShards(tmp_path / "none", DIMENSION).count() == 0
+
+
+def test_blocks_are_not_copies(tmp_path: Path) -> None:
+    write(tmp_path, 11)
+    for _, vectors in VectorShards(tmp_path, DIMENSION).blocks(2):
+        assert not vectors.flags.owndata
+        root = vectors
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        assert isinstance(root, np.memmap)
+
+
+def test_records_are_read_by_place_and_checked(tmp_path: Path) -> None:
+    write(tmp_path, 11)
+    shards = VectorShards(tmp_path, DIMENSION)
+    places = [10, 0, 4, 4, 3]
+    keys, vectors = shards.read(places)
+    assert keys == [VectorShards.key(NAMES[place]) for place in places]
+    np.testing.assert_array_equal(vectors, VECTORS[places])
+    assert shards.read([])[1].shape == (0, DIMENSION)
+    for place in (11, -1):
+        with pytest.raises(CorruptError, match="holds 11 vectors"):
+            shards.read([0, place])
+    path = tmp_path / "part-00001.vec"
+    data = bytearray(path.read_bytes())
+    data[RECORD + 20] ^= 1
+    path.write_bytes(data)
+    assert shards.read([4])[0]
+    with pytest.raises(CorruptError, match=r"part-00001.vec, record 2 is damaged"):
+        shards.read([0, 5])
+
+
+@pytest.mark.parametrize("kept", range(12))
+def test_cut_to_leaves_the_first_and_appending_goes_on_there(kept: int, tmp_path: Path) -> None:
+    """The files are then those of a folder that never had more."""
+    write(tmp_path / "cut", 11)
+    write(tmp_path / "never", kept, batch=1)
+    with VectorShards(tmp_path / "cut", DIMENSION, 4) as shards:
+        shards.cut_to(kept)
+        assert contents(tmp_path / "cut") == contents(tmp_path / "never")
+        shards.append(NAMES[kept:11], VECTORS[kept:11])
+    write(tmp_path / "whole", 11)
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_more_cannot_be_kept_than_there_is(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    with (
+        VectorShards(tmp_path, DIMENSION, 4) as shards,
+        pytest.raises(MissingPartError, match="holds 5 records, not 6"),
+    ):
+        shards.cut_to(6)

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import huggingface_hub
@@ -257,44 +256,8 @@ def test_the_fingerprint_says_when_vectors_could_change() -> None:
     assert make_embedder().fingerprint == prints[0]
 
 
-def test_the_card_says_what_it_stands_on() -> None:
-    config = make_embedder(teacher={"name": "some/teacher"}, placement="answer", max_length=1024).config
-    card = render_card(config)
-    assert card.startswith("---\n")
-    assert "\nbase_model: tiny/llama\n" in card
-    for fact in (config.backbone_fingerprint, "some/teacher", f"{THOUGHT} thought and {COMPRESSION} compression"):
-        assert fact in card
-    assert "where the answer would start" in card
-    assert "after the query" in render_card(make_embedder().config)
-
-
 def test_the_card_is_written(folder: Path) -> None:
     assert (folder / "README.md").read_text(encoding="utf-8") == render_card(make_embedder().config)
-
-
-def test_push_to_hub_uploads_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-
-    class Hub:
-        def __init__(self, token: str | None) -> None:
-            asked["token"] = token
-
-        def create_repo(self, repo_id: str, private: bool | None, exist_ok: bool) -> None:
-            asked["repo"] = (repo_id, private, exist_ok)
-
-        def upload_folder(self, repo_id: str, folder_path: str, commit_message: str) -> SimpleNamespace:
-            loaded = Afterword.from_pretrained(folder_path, backbone=make_backbone("llama"))
-            asked["uploaded"] = (repo_id, sorted(path.name for path in Path(folder_path).iterdir()), loaded.fingerprint)
-            return SimpleNamespace(repo_url="https://hub/me/model")
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
-    model = make_embedder()
-    assert model.push_to_hub("me/model", token="secret", private=True) == "https://hub/me/model"
-    assert asked == {
-        "token": "secret",
-        "repo": ("me/model", True, True),
-        "uploaded": ("me/model", FILES, model.fingerprint),
-    }
 
 
 def test_a_model_of_the_hub_is_loaded_at_its_revision(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

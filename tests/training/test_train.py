@@ -71,6 +71,21 @@ def test_what_is_saved_is_the_model_that_is_returned(tmp_path: Path, backbone: B
     assert loaded.config.settings == SHAPE
 
 
+def test_the_model_keeps_its_recipe_and_its_measures_for_the_card(tmp_path: Path, backbone: Backbone) -> None:
+    result = run(tmp_path, backbone)
+    kept = json.loads((tmp_path / "run" / "model" / "afterword.json").read_text(encoding="utf-8"))["training"]
+    assert kept == result.model.config.training
+    assert kept["recipe"]["lr"] == quick().lr and "track" not in kept["recipe"]
+    assert kept["data"]["held_out"] == quick().validation
+    measured = [event for event in log(tmp_path) if event["event"] == "validation"]
+    assert kept["measures"] == [
+        {k: v for k, v in event.items() if k != "event"} for event in measured[:: len(measured) - 1]
+    ]
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"lr = {quick().lr}" in card
+    assert f"| step {measured[0]['step']} | step {measured[-1]['step']} |" in card
+
+
 @pytest.mark.parametrize("warm", [True, False])
 def test_losses_fall(warm: bool, tmp_path: Path, backbone: Backbone) -> None:
     settings = quick(epochs=15.0, eval_every=15, warm_start=warm, align_reduction="relative", document_share=0.5)

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.offline import from_cache_only
 from afterword.backbone.packaged import PACKAGED, packaged_folder
 from afterword.backbone.settings import BackboneSettings
 from afterword.errors import MissingPartError, SettingError
@@ -25,15 +26,21 @@ def load_backbone(settings: BackboneSettings) -> Backbone:
     source = packaged_folder(name) if name in PACKAGED else _local(name)
     _check_folder(name)
     device = choose_device(settings.device)
+    cached = from_cache_only(str(source))
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=settings.revision, trust_remote_code=settings.trust_remote_code
+            source,
+            revision=settings.revision,
+            trust_remote_code=settings.trust_remote_code,
+            local_files_only=cached,
         )
         model = AutoModelForCausalLM.from_pretrained(
             source,
             revision=settings.revision,
             trust_remote_code=settings.trust_remote_code,
             dtype=choose_dtype(settings.dtype, device),
+            local_files_only=cached,
+            adapter_kwargs={"local_files_only": cached},  # it looks for adapters by itself
         )
     except (OSError, ValueError, SafetensorError) as error:
         raise SettingError(f"cannot load the backbone {name!r}: {str(error).strip()}") from error

@@ -17,6 +17,8 @@ COMMANDS = {
     "train": "train tokens and heads on responses and targets",
     "encode": "turn texts into vectors, as a stream",
     "decode": "say what the embedding of a text holds",
+    "index": "make documents searchable, with any encoder",
+    "search": "find documents of an index",
     "evaluate": "measure encoders on mteb's tasks or your own files",
     "teacher": "train an LLM2Vec teacher, embed with one, merge one",
     "run": "carry out all stages of a recipe",

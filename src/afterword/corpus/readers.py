@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -41,7 +41,12 @@ def read_rows(
         MissingPartError: There is no such file.
         CorruptError: A compressed or a Parquet file is damaged.
     """
-    rows = _open(source, column, id_column, split, revision)
+
+    def wanted(names: list[str]) -> set[str]:
+        ids = {choose_column(names, id_column, source)} if id_column is not None else set()
+        return {choose_column(names, column, source), *ids}
+
+    rows = open_rows(source, wanted, split, revision)
     first = next(rows, None)
     if first is None:
         raise InputError(f"{source} is empty: there are no rows in it")
@@ -76,8 +81,24 @@ def choose_column(columns: Iterable[str], column: str | None, source: str) -> st
     return guesses[0]
 
 
-def _open(source: str, column: str | None, id_column: str | None, split: str, revision: str | None) -> Iterator[Row]:
-    """Find out what a source is, and start reading it."""
+def open_rows(
+    source: str, wanted: Callable[[list[str]], set[str]] = set, split: str = "train", revision: str | None = None
+) -> Iterator[Row]:
+    """Find out what a source is, and start reading whole rows from it.
+
+    Args:
+        source: As for `read_rows`.
+        wanted: Picks the columns to read from those of a Parquet file; all others are always read whole.
+        split: Split of a data set on the hub.
+        revision: Commit, branch or tag of a data set on the hub.
+
+    Returns:
+        Where each row stands, and its values by column.
+
+    Raises:
+        SettingError: The source is a folder, or of no format known here.
+        MissingPartError: There is no such file.
+    """
     if source == "-":
         return plain_rows(source)
     path = Path(source).expanduser()
@@ -87,11 +108,6 @@ def _open(source: str, column: str | None, id_column: str | None, split: str, re
         return _hub(source, split, revision)
     if path.is_dir():
         raise SettingError(f"{source!r} is a folder: name a file in it")
-
-    def wanted(names: list[str]) -> set[str]:
-        ids = {choose_column(names, id_column, source)} if id_column is not None else set()
-        return {choose_column(names, column, source), *ids}
-
     return file_rows(str(path), wanted)
 
 

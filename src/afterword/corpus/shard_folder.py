@@ -87,6 +87,28 @@ class ShardFolder(ABC):
         self._recovered = True
         return dropped
 
+    def cut_to(self, records: int) -> None:
+        """Take away everything behind the first records; recovers first where that was not done.
+
+        Shards go from the last to the first, so that a kill in between leaves no gap.
+
+        Raises:
+            MissingPartError: There are fewer records.
+        """
+        if not self._recovered:
+            self.recover()
+        self._close_file()
+        if records > (there := self._shard * self.records_per_shard + self._filled):
+            raise MissingPartError(f"{self.folder} holds {there} records, not {records}")
+        shards = -(-records // self.records_per_shard)
+        for path in reversed(self.paths()[shards:]):
+            path.unlink()
+        self._shard = max(0, shards - 1)
+        self._filled = records - self._shard * self.records_per_shard
+        if records:
+            path = self._path(self._shard)
+            _cut(path, self._size_of(path, self._filled))
+
     def close(self) -> None:
         """Bring everything to the disk and let others write."""
         try:
@@ -109,6 +131,10 @@ class ShardFolder(ABC):
     @abstractmethod
     def _scan(self, path: Path, is_last: bool) -> tuple[int, int]:
         """Return how many sound records a shard starts with, and their bytes; only the last of all may be torn."""
+
+    @abstractmethod
+    def _size_of(self, path: Path, records: int) -> int:
+        """Return how many bytes the first records of a shard take."""
 
     def _append(self, records: Sequence[bytes]) -> None:
         """Write records behind those that are there, recovering first where that was not done."""

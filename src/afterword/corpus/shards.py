@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 
 from afterword.corpus.records import utf8
 from afterword.corpus.shard_folder import REDO, ShardFolder
-from afterword.errors import CorruptError, InputError
+from afterword.errors import CorruptError, InputError, MissingPartError
 
 
 class JsonlShards(ShardFolder):
@@ -23,6 +25,7 @@ class JsonlShards(ShardFolder):
 
     def __init__(self, folder: str | Path, records_per_shard: int = 4096) -> None:
         super().__init__(folder, records_per_shard)
+        self._ends: dict[int, Sequence[int]] = {}
 
     def append(self, lines: Sequence[str]) -> None:
         """Add lines behind those that are there; the system has them all when this returns.
@@ -51,6 +54,33 @@ class JsonlShards(ShardFolder):
                     elif path != paths[-1]:
                         raise CorruptError(f"{path}, line {number} has no end: {REDO}")
 
+    def read(self, numbers: Sequence[int]) -> list[str]:
+        """Return lines by their numbers, from 0; of a shard, only where its lines end is kept in memory.
+
+        Raises:
+            CorruptError: There is no such line, or it is not UTF-8.
+        """
+        return [self._line(*divmod(number, self.records_per_shard)) for number in numbers]
+
+    def _line(self, shard: int, row: int) -> str:
+        path = self._path(shard)
+        try:
+            if row >= len(self._ends.get(shard, ())):
+                self._ends[shard] = _line_ends(path)
+            ends = self._ends[shard]
+            if row >= len(ends):
+                raise CorruptError(f"{path} has {len(ends)} lines, not {row + 1}: {REDO}")
+            start = ends[row - 1] if row else 0
+            with path.open("rb") as file:
+                file.seek(start)
+                return _decode(file.read(ends[row] - start), path, row + 1)
+        except FileNotFoundError as error:
+            raise MissingPartError(f"{path} is missing") from error
+
+    def _size_of(self, path: Path, records: int) -> int:
+        with path.open("rb") as file:
+            return sum(map(len, islice(file, records)))
+
     def _scan(self, path: Path, is_last: bool) -> tuple[int, int]:
         records = size = broken = 0
         with path.open("rb") as file:
@@ -73,6 +103,12 @@ def _encode(line: str, index: int) -> bytes:
     if data.count(b"\n") > 1 or not _is_whole(data):
         raise InputError(f"not a single line of JSON: {line[:60]!r}", index)
     return data
+
+
+def _line_ends(path: Path) -> Sequence[int]:
+    """Return the offset behind each line that has an end."""
+    with path.open("rb") as file:
+        return array("q", accumulate(len(line) for line in file if line.endswith(b"\n")))
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -124,18 +124,55 @@ class VectorShards(ShardFolder):
             first = keys[int(np.flatnonzero(~known)[0])]
             missing = int((~known).sum())
             raise MissingPartError(f"{self.folder} has no vector for {missing} of {len(keys)} keys, first {first!r}")
-        return self._read(index, places)
+        return self._gather(index.maps, index.shards[places], index.rows[places])
 
-    def _read(self, index: _Index, places: np.ndarray) -> np.ndarray:
-        """Copy the records at places of the index, shard by shard, and check each.
+    def count(self) -> int:
+        """Return how many whole vectors there are."""
+        return sum(path.stat().st_size // self._record.itemsize for path in self.paths())
 
-        *Shapes:* `(N,)` → `(N, d)`.
+    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Go over all vectors in the order in which they were added, without checking them.
+
+        Args:
+            size: Most vectors of a block; a block never goes beyond a shard.
+
+        Yields:
+            Stored keys of shape `(B,)`, type `S16`, and vectors `(B, d)`: both are views of the mapped file, read
+            when they are used.
         """
-        vectors = np.empty((len(places), self.dimension), dtype=np.float32)
-        shards, rows = index.shards[places], index.rows[places]
+        for records in self._maps():
+            for start in range(0, len(records), size):
+                block = records[start : start + size]
+                yield block["key"].view(f"S{KEY_BYTES}"), block["vector"]
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> tuple[list[bytes], np.ndarray]:
+        """Read records by their place in the order in which they were added, from 0.
+
+        Returns:
+            Stored keys, and vectors of shape `(len(rows), d)`.
+
+        Raises:
+            CorruptError: There is no such record, or it is damaged; its shard and number are named.
+        """
+        wanted, maps = np.asarray(rows, dtype=np.int64), self._maps()
+        starts = np.cumsum([0, *map(len, maps)])
+        if len(wanted) and not 0 <= wanted.min() <= wanted.max() < starts[-1]:
+            raise CorruptError(f"{self.folder} holds {starts[-1]} vectors, not {wanted.max() + 1}")
+        shards = np.searchsorted(starts, wanted, side="right") - 1
+        places = wanted - starts[shards]
+        vectors = self._gather(maps, shards, places)
+        keys = [maps[shard][place]["key"].tobytes() for shard, place in zip(shards, places, strict=True)]
+        return keys, vectors
+
+    def _gather(self, maps: list[np.ndarray], shards: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Copy records by shard and row, shard by shard, and check each.
+
+        *Shapes:* `(N,)`, `(N,)` → `(N, d)`.
+        """
+        vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         for shard in np.unique(shards):
             here = np.flatnonzero(shards == shard)
-            records = index.maps[shard][rows[here]]
+            records = maps[shard][rows[here]]
             if (bad := _first_damaged(records)) is not None:
                 raise CorruptError(f"{self._path(int(shard))}, record {rows[here[bad]] + 1} is damaged: {REDO}")
             vectors[here] = records["vector"]
@@ -169,6 +206,9 @@ class VectorShards(ShardFolder):
     def _prepare(self) -> None:
         if not self._check_stamp():
             write_whole(self.folder / _STAMP, json.dumps({"dimension": self.dimension}) + "\n")
+
+    def _size_of(self, path: Path, records: int) -> int:
+        return records * self._record.itemsize
 
     def _scan(self, path: Path, is_last: bool) -> tuple[int, int]:
         size, length = path.stat().st_size, self._record.itemsize

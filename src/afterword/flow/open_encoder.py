@@ -97,6 +97,15 @@ def _checkpoint(name: str) -> str | None:
     return inner if Path(inner).is_dir() and is_checkpoint(inner) else None
 
 
+def lasting_name(name: str) -> str:
+    """Return the name of an encoder in a form that means the same in every working folder: folders absolute."""
+    prefix, colon, rest = name.partition(":") if name.startswith(("hf:", "teacher:")) else ("", "", name)
+    base, at, kind = rest.rpartition("@")
+    path, kind = (base, at + kind) if base and kind in TYPES else (rest, "")
+    folder = Path(path).expanduser()
+    return f"{prefix}{colon}{folder.resolve() if path and folder.is_dir() else path}{kind}"
+
+
 def _named(rest: str, whole: str) -> str:
     if not rest:
         raise SettingError(f"{whole!r} names no model: write {whole}NAME")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.offline import hub_is_silent
 from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.config import ModelConfig
@@ -71,18 +71,6 @@ def load_parts(folder: Path) -> tuple[ModelConfig, LearnedParts]:
     return config, parts
 
 
-def push_folder(save: Callable[[str], None], repo_id: str, token: str | None, private: bool | None) -> str:
-    """Upload what `save` writes to a model repository on the hub, made if it is not there."""
-    from huggingface_hub import HfApi
-
-    api = HfApi(token=token)
-    api.create_repo(repo_id, private=private, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        save(folder)
-        commit = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Afterword model")
-    return str(commit.repo_url)
-
-
 def is_checkpoint(path: str) -> bool:
     """Return whether a folder, or a model on the hub where there is no such folder, can be loaded: ours or theirs."""
     folder = Path(path).expanduser()
@@ -93,6 +81,8 @@ def is_checkpoint(path: str) -> bool:
 
     if any(isinstance(try_to_load_from_cache(path, mark), str) for mark in marks):
         return True
+    if hub_is_silent():
+        return False
     try:
         return any(file_exists(path, mark) for mark in marks)
     except Exception:  # no network, no such model: whoever loads it says so in words
@@ -120,7 +110,8 @@ def find_folder(path: str, revision: str | None = None, **hub: Any) -> Path:
 
     wanted = [WEIGHTS, CONFIG, CARD, *OFFICIAL_FILES]
     try:
-        return Path(snapshot_download(path, revision=revision, allow_patterns=wanted, **hub))
+        asked = {"local_files_only": hub_is_silent(), **hub}
+        return Path(snapshot_download(path, revision=revision, allow_patterns=wanted, **asked))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise MissingPartError(f"no folder {path}, and the hub did not give a model of that name: {error}") from None
 

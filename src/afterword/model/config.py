@@ -32,6 +32,7 @@ class ModelConfig:
         system: System prompt, if the frame has one.
         prompts: Texts to put before a text, by name.
         default_prompt_name: The one that `encode` takes when none is given.
+        training: What made it, for the card: recipe, data and measures.
         similarity_fn_name: How two embeddings are compared.
         teacher: Name of the teacher, its fingerprint and prompt.
         decode_behind_start: Whether the tokens that begin every text (BOS or none) stand before a soft prompt; the
@@ -52,6 +53,7 @@ class ModelConfig:
     backbone_revision: str | None = None
     prompts: dict[str, str] = field(default_factory=lambda: dict(default_prompts()))
     default_prompt_name: str | None = None
+    training: dict[str, Any] = field(default_factory=dict)
     similarity_fn_name: str = "cosine"
     teacher: dict[str, str] = field(default_factory=dict)
     decode_behind_start: bool = True

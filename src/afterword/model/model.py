@@ -14,15 +14,17 @@ from tqdm.auto import tqdm
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import TokenBatch
-from afterword.backbone.generate import Sampling, generate
+from afterword.backbone.generate import Sampling
 from afterword.backbone.load import load_backbone
 from afterword.backbone.passes import full_pass
 from afterword.backbone.settings import BackboneSettings, Device, DType
 from afterword.encoder import hash_tensors
 from afterword.errors import SettingError
-from afterword.model.checkpoint import push_folder, save_model
+from afterword.model.checkpoint import save_model
 from afterword.model.config import ModelConfig
+from afterword.model.decoding import decode_soft_prompts
 from afterword.model.heads import LearnedParts
+from afterword.model.hub import push_model
 from afterword.model.inputs import Inputs, as_texts
 from afterword.model.latents import Latents
 from afterword.model.opening import open_model
@@ -122,9 +124,9 @@ class Afterword:
         """Save tokens, heads, config and card to a folder; the backbone is named in it, not copied."""
         save_model(Path(path), self.config, self.parts)
 
-    def push_to_hub(self, repo_id: str, *, token: str | None = None, private: bool | None = None) -> str:
-        """Save to a repository on the hub and return its address."""
-        return push_folder(self.save_pretrained, repo_id, token, private)
+    def push_to_hub(self, repo_id: str, **how: Any) -> str:
+        """Save to a repository on the hub, made if it is not there, and return its address; `how` as in `push_model`."""
+        return push_model(self.save_pretrained, self.config, repo_id, **how)
 
     @property
     def name(self) -> str:
@@ -265,12 +267,10 @@ class Afterword:
             latents = self.latents(texts_or_latents, batch_size=batch_size)
         stops = {*self.backbone.end_ids, *(self.backbone.line_ids if self.inputs.frame.one_line else ())}
         sampling = Sampling(max_new_tokens, min_new_tokens=1, repetition_penalty=repetition_penalty)
-        decoded: list[str] = []
-        for start in range(0, len(latents), batch_size):
-            soft_prompt = latents.soft_prompt[start : start + batch_size]
-            answers = generate(self.backbone, soft_prompt, sampling, stops, begin=self.config.decode_behind_start)
-            decoded += [self.backbone.text.decode(answer.ids).strip() for answer in answers]
-        return decoded
+        begin = self.config.decode_behind_start
+        return decode_soft_prompts(
+            self.backbone, latents.soft_prompt, sampling, stops, begin=begin, batch_size=batch_size
+        )
 
     def states(self, batch: TokenBatch) -> Tensor:
         """Return the compression states of a token batch in float32. *Shape:* `(batch, n, hidden)`."""

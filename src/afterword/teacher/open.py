@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from afterword.backbone.backbone import Backbone
+from afterword.backbone.offline import from_cache_only
 from afterword.backbone.packaged import packaged_teacher
 from afterword.backbone.settings import Device, DType
 from afterword.encoder import Encoder
@@ -48,7 +49,8 @@ def open_teacher(
 
     source = str(packaged_teacher()) if name == "demo" else name
     try:
-        return SentenceTransformer(source, device=None if device == "auto" else device)
+        where = None if device == "auto" else device
+        return SentenceTransformer(source, device=where, local_files_only=from_cache_only(source))
     except (OSError, ValueError) as error:
         raise SettingError(f"cannot load the teacher {name!r}: {str(error).strip()}") from error
 

@@ -95,13 +95,25 @@ def train(
         if existed and checkpoint and not resume:
             raise ArtefactError(f"{out} holds a run at step {checkpoint.step}: resume it, or choose another --out")
         _carry_out(model, training, settings, loop, checkpoint)
+        measured = [event for event in folder.events() if event["event"] == "validation"]
+        model.config = replace(model.config, training=_history(settings, len(training), len(held_out), measured))
         if loop.accelerator.is_main_process:
             model.save_pretrained(str(folder.model))
     finally:
         lock.release()
     loop.accelerator.end_training()
-    measured = [event for event in folder.events() if event["event"] == "validation"]
     return TrainResult(model, folder.path, loop.steps, checkpoint.step if checkpoint else None, skipped, measured)
+
+
+def _history(settings: TrainSettings, examples: int, held_out: int, measured: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a model keeps of its training, for its card: the recipe, and the measures at its start and end."""
+    kept = [{key: value for key, value in event.items() if key != "event"} for event in measured]
+    recipe = {key: value for key, value in asdict(settings).items() if key not in ("track", "save_every")}
+    return {
+        "recipe": recipe,
+        "data": {"examples": examples, "held_out": held_out},
+        "measures": kept[:1] + kept[1:][-1:],
+    }
 
 
 def _locked_checkpoint(lock: FolderLock, loop: Loop) -> Checkpoint | None:
