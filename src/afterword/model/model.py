@@ -125,7 +125,7 @@ class Afterword:
         save_model(Path(path), self.config, self.parts)
 
     def push_to_hub(self, repo_id: str, **how: Any) -> str:
-        """Save to a repository on the hub, made if it is not there, and return its address; `how` as in `push_model`."""
+        """Save to a repository on the hub, made if it is not there; return its address. `how`: see `push_model`."""
         return push_model(self.save_pretrained, self.config, repo_id, **how)
 
     @property
