@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from afterword.model.latents import Latents
     from afterword.model.model import Afterword
     from afterword.model.settings import ModelSettings
+    from afterword.serving.app import create_app
+    from afterword.serving.settings import ServeSettings
     from afterword.teacher.open import open_teacher
     from afterword.training.settings import TrainSettings
     from afterword.training.train import train
@@ -36,8 +38,10 @@ _HOME = {
     "ModelSettings": "model.settings",
     "QuerySettings": "corpus.queries",
     "ResponseSettings": "corpus.responses",
+    "ServeSettings": "serving.settings",
     "TargetSettings": "corpus.targets",
     "TrainSettings": "training.settings",
+    "create_app": "serving.app",
     "embed_targets": "corpus.targets",
     "evaluate": "evaluation.run",
     "generate_responses": "corpus.responses",
@@ -50,7 +54,7 @@ _HOME = {
 }
 
 # Names that need an optional package: the extra, and the module it brings.
-_EXTRA = {"evaluate": ("evaluate", "mteb")}
+_EXTRA = {"create_app": ("serve", "fastapi"), "evaluate": ("evaluate", "mteb")}
 
 __all__ = [
     "Afterword",
@@ -63,8 +67,10 @@ __all__ = [
     "ModelSettings",
     "QuerySettings",
     "ResponseSettings",
+    "ServeSettings",
     "TargetSettings",
     "TrainSettings",
+    "create_app",
     "embed_targets",
     "evaluate",
     "generate_responses",

@@ -18,6 +18,7 @@ COMMANDS = {
     "encode": "turn texts into vectors, as a stream",
     "decode": "say what the embedding of a text holds",
     "evaluate": "measure encoders on mteb's tasks or your own files",
+    "serve": "serve an encoder over HTTP, as OpenAI's endpoint",
     "run": "carry out all stages of a recipe",
     "bench": "measure speed and memory on this machine",
     "demo": "all of it on a small real LLM, with a report",
