@@ -3,11 +3,11 @@
     python benchmarks/serving.py load [MODEL] [--clients 200] [--seconds 60]
     python benchmarks/serving.py throughput MODEL [--clients 32] [--texts 640] [--tokens 40]
 
-MODEL is what `afterword serve` takes; without one, `load` makes a tiny random model. The server is the real command in a
-process of its own, on the loopback address. `load` compares every answer with the offline vector, looks at `/health` ten
-times a second and at the server's memory, and at the end sends SIGTERM while all clients are still asking. `throughput`
-encodes the same texts offline, by one call of `encode`, and through the server, where each client has one request with
-one text on its way; offline again, so that a machine that slows down is seen.
+MODEL is what `afterword serve` takes; without one, `load` makes a tiny random model. The server is the real command in
+a process of its own, on the loopback address. `load` compares every answer with the offline vector, looks at `/health`
+ten times a second and at the server's memory, and at the end sends SIGTERM while all clients are still asking.
+`throughput` encodes the same texts offline, by one call of `encode`, and through the server, where each client has one
+request with one text on its way; offline again, so that a machine that slows down is seen.
 """
 
 from __future__ import annotations
@@ -224,8 +224,9 @@ def milliseconds(seconds: list[float]) -> list[float]:
 def tiny_model(folder: Path) -> str:
     """Save a tiny random model, from what the tests have."""
     sys.path.insert(0, str(ROOT))
-    from afterword import Afterword, ModelSettings
     from tests.world import make_model, make_tokenizer
+
+    from afterword import Afterword, ModelSettings
 
     make_model("llama").save_pretrained(folder / "llm")
     make_tokenizer().save_pretrained(folder / "llm")

@@ -29,8 +29,8 @@ def test_an_unknown_command_is_named_with_those_there_are(capsys: pytest.Capture
     code, err = failed(capsys, "respnd")
     assert code == 2
     assert (
-        "there is no command 'respnd'; there are respond, target, train, encode, decode, evaluate, serve, run, bench, demo"
-        in err
+        "there is no command 'respnd'; there are respond, target, train, encode, decode, evaluate, serve, run, bench, "
+        "demo" in err
     )
 
 

@@ -13,7 +13,7 @@ from tests.serving.processes import ServerProcess
 from tests.teachers import save_sentence_transformer
 
 LENGTH = 160
-KEY = "key-of-the-tests-é"
+KEY = "key-of-the-tests"
 
 
 @pytest.fixture(scope="session")

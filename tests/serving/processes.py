@@ -30,7 +30,7 @@ class ServerProcess:
         environment.pop("AFTERWORD_API_KEYS", None)
         if keys is not None:
             environment["AFTERWORD_API_KEYS"] = keys
-        self.errors = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self.errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed when it is left
         self.process = subprocess.Popen(
             [*command, "--dtype", "float32", *flags],
             env=environment,

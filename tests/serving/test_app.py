@@ -19,7 +19,7 @@ from afterword.encoder import Encoder
 from afterword.errors import MissingPartError, SettingError
 from afterword.teacher.llm import LLMTeacher
 from tests.teachers import VowelTeacher, vowels
-from tests.world import byte_ids, make_backbone
+from tests.world import as_users_run_it, byte_ids, make_backbone
 
 
 class Slow(VowelTeacher):
@@ -261,7 +261,7 @@ def test_a_client_that_leaves_is_forgotten() -> None:
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(SettingError, match=words):
+    with as_users_run_it(), pytest.raises(SettingError, match=words):
         ServeSettings(**settings)
 
 

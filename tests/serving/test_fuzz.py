@@ -1,8 +1,3 @@
 """Requests made up from the app's own OpenAPI schema, fitting and not fitting: never a 500, never a hang."""
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Iterator
-
-import pytest

@@ -75,7 +75,7 @@ def test_ids_that_are_none_are_refused_and_the_next_request_works(  # C34
     ids: list[int] | list[list[int]], words: str, server: ServerProcess
 ) -> None:
     client = server.client()
-    with pytest.raises(openai.BadRequestError, match="input") as refused:
+    with pytest.raises(openai.BadRequestError) as refused:
         client.embeddings.create(model="tiny", input=ids)
     assert words in refused.value.message
     assert refused.value.param == "input"

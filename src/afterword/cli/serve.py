@@ -22,8 +22,8 @@ class Serve:
 
     MODEL is a saved Afterword model (a folder or a hub name), hf:NAME (mean of a causal LM's last states), teacher:NAME
     (teacher:demo is the packaged one), or any SentenceTransformer. POST /v1/embeddings, and for an Afterword model
-    /v1/decode and /v1/latents; GET /v1/models, /health, /ready, /metrics, and /openapi.json for all of it. API keys come
-    from the variable AFTERWORD_API_KEYS (commas between them) or from --api-keys. On SIGTERM it finishes what it
+    /v1/decode and /v1/latents; GET /v1/models, /health, /ready, /metrics, and /openapi.json for all of it. API keys
+    come from the variable AFTERWORD_API_KEYS (commas between them) or from --api-keys. On SIGTERM it finishes what it
     accepted.
 
     Example: afterword serve runs/first/model --port 8000

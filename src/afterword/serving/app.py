@@ -10,11 +10,11 @@ from fastapi import FastAPI
 
 from afterword import __version__
 from afterword.encoder import Encoder
-from afterword.serving.service import Service
 from afterword.serving.errors import install_handlers
 from afterword.serving.gate import Gate
 from afterword.serving.keys import Keys
 from afterword.serving.routes import PATHS, make_router
+from afterword.serving.service import Service
 from afterword.serving.settings import ServeSettings
 
 

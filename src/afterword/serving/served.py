@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -87,7 +86,7 @@ class Served:
             raise SettingError("give an instruction or a prompt_name, not both")
         return resolve_prompt(self.prompts, instruction, prompt_name, self.default_prompt)
 
-    def run(self, work: Work, texts: list[str]) -> Sequence[Any]:
+    def run(self, work: Work, texts: list[str]) -> list[Any]:
         """Do the work for texts, in order; called by one thread only.
 
         Returns:
@@ -102,7 +101,7 @@ class Served:
         parts = (latents.states, latents.soft_prompt, latents.embedding)
         return [ItemLatents(*rows) for rows in zip(*(part.float().cpu().numpy() for part in parts), strict=True)]
 
-    def _embed(self, prompt: str, texts: list[str]) -> NDArray[np.float32]:
+    def _embed(self, prompt: str, texts: list[str]) -> list[NDArray[np.float32]]:
         options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": False}
         if self._takes_prompt:
             options["prompt"] = prompt
@@ -111,7 +110,7 @@ class Served:
         vectors = np.asarray(self.encoder.encode(texts, **options), dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
             raise WorkError(f"the encoder returned shape {vectors.shape} for {len(texts)} texts")
-        return vectors
+        return list(vectors)
 
 
 def short_name(model: str) -> str:

@@ -1,4 +1,4 @@
-"""Between the routes and the model: what is asked is checked, put into the queue, and checked again when it comes back."""
+"""Between the routes and the model: what is asked is checked, and has a place in the queue until it is answered."""
 
 from __future__ import annotations
 
