@@ -63,7 +63,7 @@ class ServerProcess:
 
     def wait(self) -> int:
         """Wait for the end and return the exit code."""
-        rest, _ = self.process.communicate(timeout=60)
+        rest, _ = self.process.communicate(timeout=240)
         self.said += rest.splitlines()
         return self.process.returncode
 

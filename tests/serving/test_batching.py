@@ -29,7 +29,11 @@ class Upper:
 
 
 def together(
-    upper: Callable[[str, list[str]], Sequence[str]], story: Callable[[Batcher[str]], Awaitable[Any]], items: int = 4, tokens: int = 100, queue: int = 50
+    upper: Callable[[str, list[str]], Sequence[str]],
+    story: Callable[[Batcher[str]], Awaitable[Any]],
+    items: int = 4,
+    tokens: int = 100,
+    queue: int = 50,
 ) -> Any:
     """Run a story with a batcher that works."""
     batches: list[Batch[str]] = []

@@ -15,7 +15,12 @@ INPUT_SCHEMA = {
         "tokenizer; they are turned into text first, without control tokens. A text that holds nothing but white "
         "space, ids without text, and a list without items are refused."
     ),
-    "anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}, _IDS, {"type": "array", "items": _IDS}],
+    "anyOf": [
+        _TEXT,
+        {"type": "array", "items": _TEXT, "minItems": 1},
+        _IDS,
+        {"type": "array", "items": _IDS, "minItems": 1},
+    ],
 }
 
 

@@ -107,10 +107,12 @@ def is_public(host: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise SettingError(f"port is {port}: it goes from 1 to 65535, and 0 takes a free one")
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise SettingError(f"cannot listen at {host}, port {port}: {error}; choose another --host or --port") from error
 
 
