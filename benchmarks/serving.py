@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import numpy as np
@@ -62,8 +63,6 @@ class Crowd:
     Attributes:
         seen: How often each kind of answer came.
         worst: Largest difference of any number from the offline vector.
-        health: Seconds of each look at `/health`.
-        memory: MB of the server, with the time.
     """
 
     def __init__(self, url: str, texts: list[str], vectors: np.ndarray) -> None:
@@ -71,8 +70,6 @@ class Crowd:
         self.vectors = vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
         self.seen: Counter[str] = Counter()
         self.worst = 0.0
-        self.health: list[float] = []
-        self.memory: list[tuple[float, float]] = []
         self.over = False
 
     async def ask(self, client: httpx2.AsyncClient, draw: random.Random) -> None:
@@ -91,20 +88,33 @@ class Crowd:
         if answer.status_code == 200:
             self.worst = max(self.worst, float(np.abs(vectors_of(answer) - self.vectors[chosen]).max()))
 
-    async def look(self, client: httpx2.AsyncClient, every: float = 0.1) -> None:
-        """Look at health and memory until it is over."""
-        began = time.perf_counter()
-        while not self.over:
-            start = time.perf_counter()
-            status = (await client.get("/health")).status_code
-            self.health.append(time.perf_counter() - start)
-            self.seen[f"health {status}"] += 1
-            if len(self.health) % 10 == 0:
-                text = (await client.get("/metrics")).text
-                (size,) = re.findall(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
-                self.memory.append((time.perf_counter() - began, float(size) / 1e6))
-                self.seen["metrics"] += 1
-            await asyncio.sleep(every)
+
+class Watch:
+    """Looks at health and memory of a server, from a process of its own.
+
+    Attributes:
+        health: Seconds of each look at `/health`.
+        memory: MB of the server at each look.
+    """
+
+    def __init__(self, url: str) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("serving_watch.py")), url]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def stop(self) -> None:
+        """End it and take what it has seen."""
+        out, _ = self.process.communicate("\n", timeout=120)
+        seen = json.loads(out)
+        self.health, self.memory = seen["health"], seen["memory"]
+
+    def row(self) -> dict[str, object]:
+        """Return what a table says of it."""
+        later = self.memory[len(self.memory) // 4 :]
+        return {
+            "looks at health": len(self.health),
+            "health, ms (median, 99 %, largest)": milliseconds(self.health),
+            "memory, MB (after a quarter of the time, largest, last)": [later[0], max(later), later[-1]],
+        }
 
 
 async def post(client: httpx2.AsyncClient, texts: list[str]) -> httpx2.Response:
@@ -124,48 +134,47 @@ def connect(url: str, clients: int) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=url, limits=limits, timeout=600)
 
 
-def load(model: str, clients: int, seconds: float) -> dict[str, object]:
+def load(model: str, clients: int, seconds: float, dtype: str) -> dict[str, object]:
     """Let a crowd ask for a while, then stop the server under it."""
     texts = [f"text {i}: " + "and more words " * (i * 7 % 12) for i in range(400)]
-    vectors = np.asarray(open_encoder(model).encode(texts, batch_size=32))
-    server = Server(model)
+    vectors = np.asarray(open_encoder(model, dtype=dtype).encode(texts, batch_size=32))
+    server = Server(model, "--dtype", dtype)
     crowd = Crowd(server.url, texts, vectors)
 
     async def run() -> None:
         async with connect(server.url, clients) as client:
+            watching = Watch(server.url)
             tasks = [asyncio.create_task(crowd.ask(client, random.Random(i))) for i in range(clients)]
-            looking = asyncio.create_task(crowd.look(client))
             await asyncio.sleep(seconds)
             crowd.over = True
-            await asyncio.gather(*tasks, looking)
+            await asyncio.gather(*tasks)
+            watching.stop()
+            found.update({"answers": dict(crowd.seen), **watching.row()})
             crowd.over = False
             tasks = [asyncio.create_task(crowd.ask(client, random.Random(i))) for i in range(clients)]
             await asyncio.sleep(2)
             server.process.send_signal(signal.SIGTERM)
             await asyncio.gather(*tasks)
+            found["accepted besides"] = len(watching.health) + len(watching.memory)
 
+    found: dict[str, Any] = {"clients": clients, "seconds": seconds}
     asyncio.run(run())
     accepted, answered = server.stop()
-    received = sum(count for kind, count in crowd.seen.items() if not kind.endswith("Error"))
-    later = [size for when, size in crowd.memory if when > min(10.0, seconds / 3)]
+    besides = found.pop("accepted besides")
     return {
-        "clients": clients,
-        "seconds": seconds,
-        "answers": dict(crowd.seen),
+        **found,
         "largest difference": f"{crowd.worst:.1e}",
-        "health, ms (median, 99 %, largest)": milliseconds(crowd.health),
-        "memory, MB (after 10 s, largest, last)": [round(size) for size in (later[0], max(later), later[-1])],
-        "accepted, answered, received": [accepted, answered, received],
+        "stopped under load: accepted, answered, received": [accepted, answered, crowd.seen["200"] + besides],
     }
 
 
-def throughput(model: str, clients: int, count: int, tokens: int) -> dict[str, object]:
+def throughput(model: str, clients: int, count: int, tokens: int, dtype: str) -> dict[str, object]:
     """Encode the same texts offline and through the server."""
-    encoder = open_encoder(model)
+    encoder = open_encoder(model, dtype=dtype)
     texts = make_texts(encoder, count, tokens)
     encoder.encode(texts[:32], batch_size=32)
     offline, vectors = [offline_seconds(encoder, texts)], np.asarray(encoder.encode(texts, batch_size=32))
-    server = Server(model)
+    server = Server(model, "--dtype", dtype)
     crowd = Crowd(server.url, texts, vectors)
     waiting = iter(range(count))
 
@@ -173,18 +182,17 @@ def throughput(model: str, clients: int, count: int, tokens: int) -> dict[str, o
         for i in waiting:
             crowd.check(await post(client, [texts[i]]), [i])
 
-    async def run() -> float:
+    async def run() -> tuple[float, Watch]:
         async with connect(server.url, clients) as client:
             await asyncio.gather(*(post(client, [texts[i]]) for i in range(clients)))
-            looking = asyncio.create_task(crowd.look(client))
+            watching = Watch(server.url)
             began = time.perf_counter()
             await asyncio.gather(*(one(client) for _ in range(clients)))
             spent = time.perf_counter() - began
-            crowd.over = True
-            await looking
-            return spent
+            watching.stop()
+            return spent, watching
 
-    online = asyncio.run(run())
+    online, watching = asyncio.run(run())
     server.process.send_signal(signal.SIGTERM)
     server.stop()
     offline.append(offline_seconds(encoder, texts))
@@ -198,7 +206,7 @@ def throughput(model: str, clients: int, count: int, tokens: int) -> dict[str, o
         "server : offline": round(count / online / (sum(rates) / 2), 3),
         "answers": dict(crowd.seen),
         "largest difference": f"{crowd.worst:.1e}",
-        "health, ms (median, 99 %, largest)": milliseconds(crowd.health),
+        **watching.row(),
     }
 
 
@@ -244,14 +252,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--texts", type=int, default=640)
     parser.add_argument("--tokens", type=int, default=40)
+    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16"), default="float32")
     asked = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with tempfile.TemporaryDirectory() as folder:
         model = asked.model or tiny_model(Path(folder))
         if asked.what == "load":
-            found = load(model, asked.clients or 200, asked.seconds)
+            found = load(model, asked.clients or 200, asked.seconds, asked.dtype)
         else:
-            found = throughput(model, asked.clients or 32, asked.texts, asked.tokens)
+            found = throughput(model, asked.clients or 32, asked.texts, asked.tokens, asked.dtype)
     print(markdown_table([{"measure": name, "value": json.dumps(value)} for name, value in found.items()]))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from afterword import __version__
 from afterword.encoder import Encoder
 from afterword.serving.errors import install_handlers
 from afterword.serving.gate import Gate
@@ -48,7 +48,7 @@ def create_app(
 
     app = FastAPI(
         title="Afterword",
-        version=__version__,
+        version=version("afterword"),
         description="Embeddings of what a language model would answer.",
         lifespan=lifespan,
         docs_url=None,

@@ -27,21 +27,22 @@ class Metrics:
 
     def __init__(self, places: Callable[[], int]) -> None:
         self.accepted = self.answered = 0
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        known = {"registry": self.registry}
-        self.requests = Counter("afterword_requests", "Answered requests.", ["route", "status"], **known)
+        self.registry = into = CollectorRegistry()
+        ProcessCollector(registry=into)
+        self.requests = Counter("afterword_requests", "Answered requests.", ["route", "status"], registry=into)
         self.seconds = Histogram(
-            "afterword_request_seconds", "Time to an answer.", ["route"], buckets=_SECONDS, **known
+            "afterword_request_seconds", "Time to an answer.", ["route"], buckets=_SECONDS, registry=into
         )
-        self.gone = Counter("afterword_requests_gone", "Requests whose client left before the answer.", **known)
-        self.queue = Gauge("afterword_queue_texts", "Texts that are accepted and not yet answered.", **known)
+        self.gone = Counter("afterword_requests_gone", "Requests whose client left before the answer.", registry=into)
+        self.queue = Gauge("afterword_queue_texts", "Texts that are accepted and not yet answered.", registry=into)
         self.queue.set_function(places)
-        self.texts = Counter("afterword_texts", "Texts that the model has read.", ["task"], **known)
-        self.tokens = Counter("afterword_tokens", "Tokens of prompts and texts that it has read.", ["task"], **known)
-        self.batch_texts = Histogram("afterword_batch_texts", "Texts in a batch.", buckets=_ITEMS, **known)
-        self.batch_tokens = Histogram("afterword_batch_tokens", "Tokens in a batch.", buckets=_TOKENS, **known)
-        self.batch_seconds = Histogram("afterword_batch_seconds", "Time of a batch.", buckets=_SECONDS, **known)
+        self.texts = Counter("afterword_texts", "Texts that the model has read.", ["task"], registry=into)
+        self.tokens = Counter(
+            "afterword_tokens", "Tokens of prompts and texts that it has read.", ["task"], registry=into
+        )
+        self.batch_texts = Histogram("afterword_batch_texts", "Texts in a batch.", buckets=_ITEMS, registry=into)
+        self.batch_tokens = Histogram("afterword_batch_tokens", "Tokens in a batch.", buckets=_TOKENS, registry=into)
+        self.batch_seconds = Histogram("afterword_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=into)
 
     def batch(self, batch: Batch[Work]) -> None:
         """Count a batch."""

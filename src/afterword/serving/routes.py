@@ -60,7 +60,7 @@ def make_router(service: Service) -> APIRouter:
     @router.get("/ready", response_model=schemas.State)
     async def ready() -> dict[str, str]:
         """Say that the model is loaded; 503 until then."""
-        assert service.served
+        service.check_ready()
         return {"status": "ok"}
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +15,10 @@ from fastapi import FastAPI
 
 from afterword.errors import SettingError
 from afterword.serving.service import Service
+
+PATIENCE = 0.001
+"""Seconds that a thread may hold the interpreter while another waits: a model of many small steps must not keep the
+event loop from answering. Python's own 5 ms add up, since a request asks for the interpreter several times."""
 
 
 class _Server(uvicorn.Server):
@@ -71,6 +76,7 @@ def serve(
     server = _Server(config)
     with listening:
         opened(_address(listening))
+        sys.setswitchinterval(PATIENCE)
         asyncio.run(_until_stopped(server, listening, service, ready))
     if service.failure is not None:
         raise service.failure

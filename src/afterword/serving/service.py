@@ -102,6 +102,10 @@ class Service:
         self.batcher.close()
         self._reading.shutdown(wait=True)
 
+    def check_ready(self) -> None:
+        """Raise a 503 while the encoder is loading."""
+        _ = self.served
+
     def check_model(self, name: str) -> None:
         """Raise a 404 for a model that is not served: a vector of another space would be worse than none."""
         if name != self.served.name:
