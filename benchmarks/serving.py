@@ -173,9 +173,9 @@ def throughput(model: str, clients: int, count: int, tokens: int, dtype: str) ->
     encoder = open_encoder(model, dtype=dtype)
     texts = make_texts(encoder, count, tokens)
     encoder.encode(texts[:32], batch_size=32)
-    offline, vectors = [offline_seconds(encoder, texts)], np.asarray(encoder.encode(texts, batch_size=32))
+    offline = [timed_offline(encoder, texts)]
     server = Server(model, "--dtype", dtype)
-    crowd = Crowd(server.url, texts, vectors)
+    crowd = Crowd(server.url, texts, offline[0][1])
     waiting = iter(range(count))
 
     async def one(client: httpx2.AsyncClient) -> None:
@@ -195,8 +195,8 @@ def throughput(model: str, clients: int, count: int, tokens: int, dtype: str) ->
     online, watching = asyncio.run(run())
     server.process.send_signal(signal.SIGTERM)
     server.stop()
-    offline.append(offline_seconds(encoder, texts))
-    rates = [count / seconds for seconds in offline]
+    offline.append(timed_offline(encoder, texts))
+    rates = [count / seconds for seconds, _ in offline]
     return {
         "clients": clients,
         "texts": count,
@@ -210,11 +210,11 @@ def throughput(model: str, clients: int, count: int, tokens: int, dtype: str) ->
     }
 
 
-def offline_seconds(encoder: Encoder, texts: list[str]) -> float:
-    """Return how long one call of `encode` takes."""
+def timed_offline(encoder: Encoder, texts: list[str]) -> tuple[float, np.ndarray]:
+    """Return how long one call of `encode` takes, and its vectors."""
     began = time.perf_counter()
-    encoder.encode(texts, batch_size=32)
-    return time.perf_counter() - began
+    vectors = np.asarray(encoder.encode(texts, batch_size=32))
+    return time.perf_counter() - began, vectors
 
 
 def make_texts(encoder: Encoder, count: int, tokens: int) -> list[str]:
