@@ -23,12 +23,17 @@ PUBLIC = [
     "Index",
     "IndexSettings",
     "Latents",
+    "LoraSettings",
     "ModelSettings",
+    "PoolingSettings",
     "QuerySettings",
     "ResponseSettings",
+    "ServeSettings",
     "TargetSettings",
+    "TeacherSettings",
     "TrainSettings",
     "build_index",
+    "create_app",
     "embed_targets",
     "evaluate",
     "generate_responses",
@@ -41,6 +46,7 @@ PUBLIC = [
     "open_teacher",
     "read_documents",
     "train",
+    "train_teacher",
 ]
 
 

@@ -25,9 +25,15 @@ if TYPE_CHECKING:
     from afterword.search.documents import Document, read_documents
     from afterword.search.index import Index
     from afterword.search.settings import DocumentSettings, IndexSettings
+    from afterword.serving.app import create_app
+    from afterword.serving.settings import ServeSettings
+    from afterword.teacher.adapters import LoraSettings
     from afterword.teacher.open import open_teacher
+    from afterword.teacher.settings import PoolingSettings
     from afterword.training.settings import TrainSettings
+    from afterword.training.teacher_settings import TeacherSettings
     from afterword.training.train import train
+    from afterword.training.train_teacher import train_teacher
 
 __version__ = "0.1.0"
 
@@ -43,12 +49,17 @@ _HOME = {
     "Index": "search.index",
     "IndexSettings": "search.settings",
     "Latents": "model.latents",
+    "LoraSettings": "teacher.adapters",
     "ModelSettings": "model.settings",
+    "PoolingSettings": "teacher.settings",
     "QuerySettings": "corpus.queries",
     "ResponseSettings": "corpus.responses",
+    "ServeSettings": "serving.settings",
     "TargetSettings": "corpus.targets",
+    "TeacherSettings": "training.teacher_settings",
     "TrainSettings": "training.settings",
     "build_index": "search.build",
+    "create_app": "serving.app",
     "embed_targets": "corpus.targets",
     "evaluate": "evaluation.run",
     "generate_responses": "corpus.responses",
@@ -61,10 +72,11 @@ _HOME = {
     "open_teacher": "teacher.open",
     "read_documents": "search.documents",
     "train": "training.train",
+    "train_teacher": "training.train_teacher",
 }
 
 # Names that need an optional package: the extra, and the module it brings.
-_EXTRA = {"evaluate": ("evaluate", "mteb")}
+_EXTRA = {"create_app": ("serve", "fastapi"), "evaluate": ("evaluate", "mteb")}
 
 __all__ = [
     "Afterword",
@@ -78,12 +90,17 @@ __all__ = [
     "Index",
     "IndexSettings",
     "Latents",
+    "LoraSettings",
     "ModelSettings",
+    "PoolingSettings",
     "QuerySettings",
     "ResponseSettings",
+    "ServeSettings",
     "TargetSettings",
+    "TeacherSettings",
     "TrainSettings",
     "build_index",
+    "create_app",
     "embed_targets",
     "evaluate",
     "generate_responses",
@@ -96,6 +113,7 @@ __all__ = [
     "open_teacher",
     "read_documents",
     "train",
+    "train_teacher",
 ]
 
 

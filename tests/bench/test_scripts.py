@@ -12,7 +12,9 @@ import pytest
 SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.mark.parametrize("name", ["quality.py", "search.py", "time_to_quality.py", "peers/compare.py", "peers/ours.py"])
+@pytest.mark.parametrize(
+    "name", ["quality.py", "time_to_quality.py", "search.py", "serving.py", "peers/compare.py", "peers/ours.py"]
+)
 def test_a_script_finds_what_it_imports(name: str) -> None:
     code = f"import runpy; assert 'main' in runpy.run_path({str(SCRIPTS / name)!r}, run_name='imported')"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

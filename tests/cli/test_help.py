@@ -60,7 +60,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     out = " ".join(capsys.readouterr().out.split())
     assert f"usage: afterword {command}" in out
     assert f"Example: afterword {command} " in out
-    assert "--out" in out or command in ("decode", "search")
+    assert "--out" in out or command in ("decode", "search", "serve")
 
 
 def test_flags_of_settings_have_no_prefix(capsys: pytest.CaptureFixture[str]) -> None:

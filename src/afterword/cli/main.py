@@ -21,6 +21,7 @@ COMMANDS = {
     "search": "find documents of an index",
     "evaluate": "measure encoders on mteb's tasks or your own files",
     "teacher": "train an LLM2Vec teacher, embed with one, merge one",
+    "serve": "serve an encoder over HTTP, as OpenAI's endpoint",
     "run": "carry out all stages of a recipe",
     "export": "write a model for plain sentence-transformers",
     "convert": "write a checkpoint of the paper's authors as a model of ours",

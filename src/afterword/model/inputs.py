@@ -76,14 +76,26 @@ class Inputs:
 
     def split(self, texts: Sequence[str], prompt: str) -> tuple[tuple[int, ...], list[list[int]]]:
         """Return what all rows begin with, frame and prompt, and what follows in each; cut to the room there is."""
+        before, bodies = self._ids(texts, prompt)
+        before, after = before[: self.room], list(self.frame.after)
+        return (*self.frame.before, *before), [body[: self.room - len(before)] + after for body in bodies]
+
+    def counts(self, texts: Sequence[str], prompt: str = "") -> list[int]:
+        """Return how many tokens prompt and text have, for each text; what is above `room` will be cut.
+
+        Raises:
+            InputError: An item is not a string or holds a lone surrogate; its index is named.
+        """
+        before, bodies = self._ids(texts, prompt)
+        return [len(before) + len(body) for body in bodies]
+
+    def _ids(self, texts: Sequence[str], prompt: str) -> tuple[list[int], list[list[int]]]:
+        """Return the ids of the prompt and of each text, uncut."""
         check_texts(texts)
         head = prompt.rstrip()
         glue = prompt[len(head) :] if head else self.frame.glue
-        before = self.backbone.text.plain([self.frame.glue + head])[0][: self.room] if head else []
-        bodies = self.backbone.text.plain([glue + text for text in texts])
-        after = list(self.frame.after)
-        rows = [body[: self.room - len(before)] + after for body in bodies]
-        return (*self.frame.before, *before), rows
+        before = self.backbone.text.plain([self.frame.glue + head])[0] if head else []
+        return before, self.backbone.text.plain([glue + text for text in texts])
 
     def pad(self, rows: Sequence[Sequence[int]]) -> TokenBatch:
         """Make a token batch of rows, behind the frame's shared prefix."""
