@@ -73,7 +73,7 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert code == 2
     assert f"afterword: cannot listen at 127.0.0.1, port {port}" in err
     code, err = failed(capsys, tmp_path, "--port", 70000)
-    assert (code, "port 70000" in err) == (2, True)
+    assert (code, "port is 70000: it goes from 1 to 65535" in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ class ServerProcess:
         )
         self.said: list[str] = []
         self.url = ""
+        self._clients: list[OpenAI] = []
 
     def opened(self) -> Self:
         """Wait until it listens."""
@@ -72,9 +73,11 @@ class ServerProcess:
         self.errors.seek(0)
         return self.errors.read()
 
-    def client(self, key: str = "none", **options: Any) -> OpenAI:
-        """Return an openai client that tries once."""
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **options)
+    def client(self, key: str = "none") -> OpenAI:
+        """Return an openai client that tries once; it is closed with the server."""
+        client = OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+        self._clients.append(client)
+        return client
 
     def post(self, path: str, body: Any = None, **options: Any) -> httpx2.Response:
         """Send a request without the openai client."""
@@ -90,6 +93,8 @@ class ServerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for client in self._clients:
+            client.close()
         if self.process.poll() is None:
             assert self.stop() == 0, self.complaints()
         complaints = self.complaints()
