@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.lives import STEPS
@@ -71,7 +72,10 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     start = load_file(tmp_path / "one" / "checkpoints" / "step-000000" / "weights.safetensors")
     for name, tensor in one.items():
         moved = float((tensor - start[name]).abs().max())
-        assert moved > 0
+        assert (moved > 0) != name.startswith("space."), name  # the statistics of the targets are not trained
+        if not moved:
+            assert torch.equal(two[name], tensor)
+            continue
         rounding = 1e-5 * max(1.0, float(tensor.abs().max()))
         assert float((two[name] - tensor).abs().max()) < min(rounding, 1e-3 * moved), name
     alone, shared = events(tmp_path / "one"), events(tmp_path / "two")
