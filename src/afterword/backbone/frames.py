@@ -59,11 +59,23 @@ def _examples_frame(text: TextTokenizer, system: str | None) -> Frame:
 
 def _chat_frame(text: TextTokenizer, system: str | None) -> Frame:
     before, after = render_chat(text, system)
-    ids = text.trusted(before)
-    start = text.start_ids
-    if start and ids[: len(start)] != start:  # most templates write BOS themselves; the others need it added
-        ids = start + ids
-    return Frame(tuple(ids), "", tuple(text.trusted(after)))
+    return Frame(_begun(text, before), "", tuple(text.trusted(after)))
+
+
+def user_turn(text: TextTokenizer) -> Frame:
+    """Return the user's turn of the chat template alone: nothing of the assistant stands behind it.
+
+    Raises:
+        SettingError: The tokenizer has no template, or its template drops the text.
+    """
+    before, after = render_chat(text, None, open_answer=False)
+    return Frame(_begun(text, before), "", tuple(text.trusted(after.rstrip())))
+
+
+def _begun(text: TextTokenizer, before: str) -> tuple[int, ...]:
+    """Return the ids of a template's head: most templates write BOS themselves, the others need it added."""
+    ids, start = text.trusted(before), text.start_ids
+    return tuple(ids if ids[: len(start)] == start else start + ids)
 
 
 def render_chat(

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.offline import hub_is_silent
+from afterword.backbone.hub import fetch_folder, has_any
 from afterword.errors import CorruptError, MismatchError, MissingPartError
 from afterword.model.card import render_card
 from afterword.model.config import ModelConfig
@@ -73,20 +73,7 @@ def load_parts(folder: Path) -> tuple[ModelConfig, LearnedParts]:
 
 def is_checkpoint(path: str) -> bool:
     """Return whether a folder, or a model on the hub where there is no such folder, can be loaded: ours or theirs."""
-    folder = Path(path).expanduser()
-    marks = (CONFIG, RUN_CONFIG)
-    if folder.is_dir() or not _is_hub_name(path):
-        return any((folder / mark).is_file() for mark in marks)
-    from huggingface_hub import file_exists, try_to_load_from_cache
-
-    if any(isinstance(try_to_load_from_cache(path, mark), str) for mark in marks):
-        return True
-    if hub_is_silent():
-        return False
-    try:
-        return any(file_exists(path, mark) for mark in marks)
-    except Exception:  # no network, no such model: whoever loads it says so in words
-        return False
+    return has_any(path, (CONFIG, RUN_CONFIG))
 
 
 def find_folder(path: str, revision: str | None = None, **hub: Any) -> Path:
@@ -100,24 +87,7 @@ def find_folder(path: str, revision: str | None = None, **hub: Any) -> Path:
     Raises:
         MissingPartError: There is no such folder, and the hub gave none.
     """
-    folder = Path(path).expanduser()
-    if folder.is_dir():
-        return folder
-    if not _is_hub_name(path):
-        raise MissingPartError(f"no folder {path}")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    wanted = [WEIGHTS, CONFIG, CARD, *OFFICIAL_FILES]
-    try:
-        asked = {"local_files_only": hub_is_silent(), **hub}
-        return Path(snapshot_download(path, revision=revision, allow_patterns=wanted, **asked))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise MissingPartError(f"no folder {path}, and the hub did not give a model of that name: {error}") from None
-
-
-def _is_hub_name(path: str) -> bool:
-    return not path.startswith((".", "/", "~")) and path.count("/") == 1
+    return fetch_folder(path, [WEIGHTS, CONFIG, CARD, *OFFICIAL_FILES], "a model", revision, **hub)
 
 
 def check_tensors(tensors: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import by_length, token_batch
-from afterword.backbone.frames import make_frame, render_chat
+from afterword.backbone.frames import make_frame, user_turn
 from afterword.backbone.passes import encoder_pass, text_pass
 from afterword.encoder import hash_text
 from afterword.errors import SettingError
@@ -152,14 +152,8 @@ def _around(backbone: Backbone, settings: PoolingSettings) -> tuple[tuple[int, .
     """Return the ids before and behind a text."""
     text = backbone.text
     end = (backbone.end_ids[0],) if settings.pooling == "eos" else ()
-    if settings.around == "raw":
-        return make_frame(text, "raw").before, end
-    head, tail = render_chat(text, None, open_answer=False)
-    return tuple(_started(text.start_ids, text.trusted(head))), (*text.trusted(tail.rstrip()), *end)
-
-
-def _started(start: Sequence[int], ids: Sequence[int]) -> Sequence[int]:
-    return ids if not start or list(ids[: len(start)]) == list(start) else [*start, *ids]
+    frame = make_frame(text, "raw") if settings.around == "raw" else user_turn(text)
+    return frame.before, (*frame.after, *end)
 
 
 def _check_layer(backbone: Backbone, layer: int | None) -> None:

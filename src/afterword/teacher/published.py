@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from afterword.backbone.hub import fetch_folder, has_any
 from afterword.backbone.load import load_backbone
 from afterword.backbone.settings import BackboneSettings, Device, DType
-from afterword.errors import MissingPartError, SettingError
+from afterword.errors import SettingError
 from afterword.teacher.adapters import CONFIG, WEIGHTS, check_adapter
 from afterword.teacher.checkpoint import adapted_teacher
 from afterword.teacher.llm import LLMTeacher
@@ -68,17 +69,7 @@ def adapter_chain(name: str) -> list[str]:
 
 def is_adapter(name: str) -> bool:
     """Return whether a folder, or a model on the hub where there is no such folder, is an adapter of peft."""
-    folder = Path(name).expanduser()
-    if folder.is_dir() or name.startswith((".", "/", "~")) or name.count("/") != 1:
-        return (folder / CONFIG).is_file()
-    from huggingface_hub import file_exists, try_to_load_from_cache
-
-    if isinstance(try_to_load_from_cache(name, CONFIG), str):
-        return True
-    try:
-        return bool(file_exists(name, CONFIG))
-    except Exception:  # no network, no such model: whoever loads it says so in words
-        return False
+    return has_any(name, (CONFIG,))
 
 
 def adapter_folder(name: str) -> Path:
@@ -87,15 +78,4 @@ def adapter_folder(name: str) -> Path:
     Raises:
         MissingPartError: It is neither here nor there.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
-        raise MissingPartError(f"no folder {name}")
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=[CONFIG, WEIGHTS]))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise MissingPartError(f"no folder {name}, and the hub did not give an adapter of that name: {error}") from None
+    return fetch_folder(name, (CONFIG, WEIGHTS), "an adapter")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,8 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from afterword.backbone.batch import by_length
-from afterword.errors import WorkError
+from afterword.corpus.lock import FolderLock
+from afterword.errors import ArtefactError, WorkError
 from afterword.training.objective import Objective
 from afterword.training.order import step_indices, total_steps
 from afterword.training.run_folder import Checkpoint, RunFolder, optimizer_tensors, restore_optimizer
@@ -159,3 +161,34 @@ class Loop:
 
 def _finite(value: float) -> bool:
     return value == value and abs(value) != float("inf")
+
+
+@contextmanager
+def held_run(loop: Loop, refuse: bool) -> Iterator[Checkpoint | None]:
+    """Hold the lock of a run's folder, and read where the run stands only then: until then its holder may have gone on.
+
+    The other processes of this run read what the main one reads: when the lock is taken, and before a step is done.
+
+    Args:
+        loop: The loop of the run.
+        refuse: Refuse a folder in which a run has begun.
+
+    Yields:
+        The checkpoint to go on from, if there is one.
+
+    Raises:
+        WorkError: Another process holds the folder.
+        ArtefactError: A run has begun, and is refused.
+    """
+    lock, folder = FolderLock(loop.folder.path), loop.folder.path
+    try:
+        if loop.accelerator.is_main_process:
+            lock.acquire()
+        loop.accelerator.wait_for_everyone()
+        checkpoint = loop.folder.latest()
+        loop.accelerator.wait_for_everyone()
+        if checkpoint and refuse:
+            raise ArtefactError(f"{folder} holds a run at step {checkpoint.step}: resume it, or choose another --out")
+        yield checkpoint
+    finally:
+        lock.release()

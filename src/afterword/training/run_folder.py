@@ -107,6 +107,10 @@ class RunFolder:
         lines = self.log_file.read_bytes().split(b"\n")[:-1]
         return [json.loads(line) for line in lines]
 
+    def measures(self) -> list[dict[str, Any]]:
+        """Return what the log says of measurements, first to last."""
+        return [event for event in self.events() if event["event"] == "validation"]
+
     def rewind(self, step: int) -> None:
         """Drop what the log says of steps after a checkpoint: they will be done again."""
         kept = [event for event in self.events() if event["step"] <= step]

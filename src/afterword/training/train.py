@@ -11,18 +11,16 @@ import torch
 from accelerate import Accelerator
 
 from afterword.backbone.backbone import Backbone
-from afterword.corpus.lock import FolderLock
 from afterword.corpus.manifest import Manifest, open_or_create
 from afterword.corpus.records import Response
 from afterword.corpus.targets import Targets
 from afterword.encoder import hash_tensors
-from afterword.errors import ArtefactError
 from afterword.model.heads import random_heads
 from afterword.model.model import Afterword
 from afterword.model.settings import ModelSettings
 from afterword.training.examples import Examples, hold_out, make_examples, with_documents
 from afterword.training.generative import GenerativeObjective
-from afterword.training.loop import Loop, Report
+from afterword.training.loop import Loop, Report, held_run
 from afterword.training.run_folder import Checkpoint, RunFolder
 from afterword.training.settings import TrainSettings
 from afterword.training.step_sizes import step_sizes
@@ -89,18 +87,12 @@ def train(
     existed = open_or_create(out, _manifest(model, targets, examples, settings))
     folder = RunFolder(out)
     loop = _loop(model, training, held_out, settings, folder, report)
-    lock = FolderLock(folder.path)
-    try:
-        checkpoint = _locked_checkpoint(lock, loop)
-        if existed and checkpoint and not resume:
-            raise ArtefactError(f"{out} holds a run at step {checkpoint.step}: resume it, or choose another --out")
+    with held_run(loop, refuse=existed and not resume) as checkpoint:
         _carry_out(model, training, settings, loop, checkpoint)
-        measured = [event for event in folder.events() if event["event"] == "validation"]
+        measured = folder.measures()
         model.config = replace(model.config, training=_history(settings, len(training), len(held_out), measured))
         if loop.accelerator.is_main_process:
             model.save_pretrained(str(folder.model))
-    finally:
-        lock.release()
     loop.accelerator.end_training()
     return TrainResult(model, folder.path, loop.steps, checkpoint.step if checkpoint else None, skipped, measured)
 
@@ -114,19 +106,6 @@ def _history(settings: TrainSettings, examples: int, held_out: int, measured: li
         "data": {"examples": examples, "held_out": held_out},
         "measures": kept[:1] + kept[1:][-1:],
     }
-
-
-def _locked_checkpoint(lock: FolderLock, loop: Loop) -> Checkpoint | None:
-    """Take the lock, and read where the run stands only then: until then its holder may have gone on.
-
-    The other processes of this run read what the main one reads: when the lock is taken, and before a step is done.
-    """
-    if loop.accelerator.is_main_process:
-        lock.acquire()
-    loop.accelerator.wait_for_everyone()
-    checkpoint = loop.folder.latest()
-    loop.accelerator.wait_for_everyone()
-    return checkpoint
 
 
 def _carry_out(

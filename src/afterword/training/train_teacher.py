@@ -10,7 +10,6 @@ from typing import Any
 from accelerate import Accelerator
 
 from afterword.backbone.backbone import Backbone
-from afterword.corpus.lock import FolderLock
 from afterword.corpus.manifest import Manifest, open_or_create
 from afterword.corpus.pairs import StsPairs
 from afterword.encoder import hash_text
@@ -19,7 +18,7 @@ from afterword.teacher.adapters import Adapter, LoraSettings, adapter_hash, merg
 from afterword.teacher.checkpoint import is_teacher, load_adapted, save_teacher
 from afterword.teacher.llm import LLMTeacher
 from afterword.teacher.settings import PoolingSettings
-from afterword.training.loop import Loop
+from afterword.training.loop import Loop, held_run
 from afterword.training.mntp import MNTPObjective
 from afterword.training.objective import Objective
 from afterword.training.order import rank
@@ -130,8 +129,7 @@ def _carry_out(run: _Run, stage: str) -> list[dict[str, Any]]:
             raise ArtefactError(f"{path} holds a finished stage: resume it, or choose another --out")
         merge_adapter(run.backbone, adapter_folder)
         run.adapters.append(adapter_folder)
-        return _measures(folder)
-    lock = FolderLock(folder.path)
+        return folder.measures()
     accelerator = Accelerator(cpu=run.backbone.device.type == "cpu")
     adapter = Adapter(run.backbone, run.lora, run.settings.seed)
     objective = _objective(run, stage, adapter, accelerator.num_processes)
@@ -139,14 +137,7 @@ def _carry_out(run: _Run, stage: str) -> list[dict[str, Any]]:
     if run.report:
         report = run.report
         loop.report = lambda step, steps, losses: report(stage, step, steps, losses)
-    try:
-        if accelerator.is_main_process:
-            lock.acquire()
-        accelerator.wait_for_everyone()
-        checkpoint = folder.latest()
-        accelerator.wait_for_everyone()
-        if checkpoint and not run.resume:
-            raise ArtefactError(f"{path} holds a run at step {checkpoint.step}: resume it, or choose another --out")
+    with held_run(loop, refuse=not run.resume) as checkpoint:
         if checkpoint:
             loop.restore(checkpoint)
         elif accelerator.is_main_process:
@@ -156,10 +147,8 @@ def _carry_out(run: _Run, stage: str) -> list[dict[str, Any]]:
             adapter.save(adapter_folder, _card(run, stage))
             run.adapters.append(adapter_folder)
             save_teacher(path / "teacher", run.backbone, run.base, run.pooling, run.adapters)
-    finally:
-        lock.release()
     adapter.merge()
-    return _measures(folder)
+    return folder.measures()
 
 
 def _objective(run: _Run, stage: str, adapter: Adapter, processes: int) -> Objective:
@@ -195,10 +184,6 @@ def _manifest(run: _Run, stage: str) -> Manifest:
     }
     sources = {"backbone": run.base, "texts": hash_text("\n".join([*run.train, "", *run.held_out]))}
     return Manifest(KIND, decides, {**sources, **{path.name: adapter_hash(path) for path in run.adapters}})
-
-
-def _measures(folder: RunFolder) -> list[dict[str, Any]]:
-    return [event for event in folder.events() if event["event"] == "validation"]
 
 
 def _card(run: _Run, stage: str) -> str:
