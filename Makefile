@@ -33,7 +33,7 @@ bench: .venv/.stamp-demo ## measure training, encoding and responding with the d
 	@for kind in floor train encode respond; do $(BIN)/afterword bench $$kind --out bench || exit 1; done
 
 clean: ## remove .venv and everything else that make made here
-	rm -rf .venv afterword-demo bench build dist htmlcov .coverage .coverage.*
+	rm -rf .venv afterword-demo bench examples/tour build dist htmlcov .coverage .coverage.*
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -54,5 +54,5 @@ clean: ## remove .venv and everything else that make made here
 
 .venv/.stamp-dev: .venv/.stamp-demo
 	@echo "Installing the tools for the tests (first time: a download of 0.1 GB)"
-	@$(PIP) -e '.[demo,dev]'
+	@$(PIP) -e '.[demo,dev,examples]'
 	@touch $@

@@ -193,6 +193,7 @@ def throughput(model: str, clients: int, count: int, tokens: int, dtype: str) ->
             return spent, watching
 
     online, watching = asyncio.run(run())
+    batches = texts_a_batch(server.url)
     server.process.send_signal(signal.SIGTERM)
     server.stop()
     offline.append(timed_offline(encoder, texts))
@@ -204,10 +205,18 @@ def throughput(model: str, clients: int, count: int, tokens: int, dtype: str) ->
         "offline, texts/s (before, after)": [round(rate, 2) for rate in rates],
         "server, texts/s": round(count / online, 2),
         "server : offline": round(count / online / (sum(rates) / 2), 3),
+        "texts a batch": batches,
         "answers": dict(crowd.seen),
         "largest difference": f"{crowd.worst:.1e}",
         **watching.row(),
     }
+
+
+def texts_a_batch(url: str) -> float:
+    """Ask a server how many texts shared a batch, on average."""
+    lines = httpx2.get(f"{url}/metrics").text.splitlines()
+    found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("afterword_batch_texts_"))
+    return round(float(found["afterword_batch_texts_sum"]) / float(found["afterword_batch_texts_count"]), 1)
 
 
 def timed_offline(encoder: Encoder, texts: list[str]) -> tuple[float, np.ndarray]:

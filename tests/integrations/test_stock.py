@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import numpy as np
@@ -27,22 +28,32 @@ from tests.world import TOKENIZER_SIZE, VOCABULARY, make_backbone, make_model, m
 
 CLOSE = {"atol": 1e-5, "rtol": 0}
 SEPARATE = """
-import json, sys
-
-class Nobody:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "afterword":
-            raise ModuleNotFoundError(f"{name} is not installed here", name=name)
-
-sys.meta_path.insert(0, Nobody())
+import importlib.metadata, importlib.util, json, sys
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+assert importlib.util.find_spec("afterword") is None
+assert "afterword" not in {found.name for found in importlib.metadata.distributions()}
 folder, texts, out = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 model = SentenceTransformer(folder, device="cpu")
 np.savez(out, plain=model.encode(texts), query=model.encode_query(texts), document=model.encode_document(texts))
-assert not [name for name in sys.modules if name.partition(".")[0] == "afterword"]
 """
+
+
+@pytest.fixture(scope="session")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The python of an environment with all packages of this one but ours."""
+    folder = tmp_path_factory.mktemp("elsewhere") / "env"
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    there = subprocess.run([python, "-I", "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        for entry in Path(place).iterdir():
+            target = Path(there) / entry.name
+            if "afterword" not in entry.name and not target.exists():
+                target.symlink_to(entry)
+    return python
 
 
 def ours(folder: Path) -> Afterword:
@@ -78,15 +89,16 @@ def test_vectors_are_those_of_afterword(llm: str, placement: str, save: Save, tm
     assert opened.max_seq_length == model.config.max_length
 
 
-def test_nothing_of_ours_is_needed(save: Save, tmp_path: Path) -> None:
-    """In a process of its own, isolated, in which `afterword` cannot be imported."""
-    folder = save("llama", "answer", "ask", 1024)
+@pytest.mark.parametrize("llm", ["llama", "qwen3", "gemma3"])
+def test_nothing_of_ours_is_needed(llm: str, save: Save, elsewhere: Path, tmp_path: Path) -> None:
+    """In an environment in which `afterword` is not installed."""
+    folder = save(llm, "answer", "ask", 1024)
     model = ours(folder)
     export_stock(model, tmp_path / "stock")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ran = subprocess.run(
         [
-            sys.executable,
+            elsewhere,
             "-I",
             "-W",
             "error",

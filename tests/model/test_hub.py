@@ -149,11 +149,13 @@ def test_pushing_uploads_the_folder_with_a_card_that_works(
         assert name == "README.md" or content == (tmp_path / "saved" / name).read_bytes()
 
     card = uploaded["README.md"].decode()
-    (snippet,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    snippet, in_their_library = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert 'from_pretrained("me/model")' in snippet
+    assert 'load("me/model")' in in_their_library
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path / "saved"))
     monkeypatch.chdir(tmp_path)
     exec(compile(snippet, "card", "exec"), {})
+    exec(compile(in_their_library, "card", "exec"), {})
     assert "tensor([[" in capsys.readouterr().out
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from afterword.serving import batching
 from afterword.serving.batching import Batch, Batcher, QueueFull
 
 
@@ -190,3 +191,44 @@ def test_nothing_runs_while_nothing_is_asked() -> None:
         return steps
 
     assert together(Upper(), story) <= 3
+
+
+def test_clients_that_come_again_share_a_batch_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were only the clients of the last batch waited for, one that was small would keep all others small."""
+    monkeypatch.setattr(batching, "PATIENCE", 1e9)
+    upper = Upper(gate := threading.Event())
+
+    async def story(batcher: Batcher[str]) -> Any:
+        async def client(number: int) -> None:
+            while len(upper.asked) < 4:
+                await batcher.submit("w", [str(number)], [1])
+                await asyncio.sleep(0.002)
+
+        early = [asyncio.create_task(client(number)) for number in range(3)]
+        await asyncio.sleep(0.05)  # a batch of three is at the gate when the others come
+        late = [asyncio.create_task(client(number)) for number in range(3, 8)]
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*early, *late)
+
+    together(upper, story, items=16)
+    assert [len(texts) for texts in upper.asked] == [3, 8, 8, 8]
+
+
+def test_requests_that_fill_the_batches_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float | None] = []
+    arrival = Batcher._arrival
+
+    async def watched(self: Batcher[str], seconds: float | None) -> None:
+        waits.append(seconds)
+        await arrival(self, seconds)
+
+    monkeypatch.setattr(Batcher, "_arrival", watched)
+
+    async def story(batcher: Batcher[str]) -> Any:
+        await asyncio.gather(*(batcher.submit("w", [f"t{i}" for i in range(12)], [1] * 12) for _ in range(2)))
+
+    upper = Upper()
+    together(upper, story)
+    assert [len(texts) for texts in upper.asked] == [4] * 6
+    assert [seconds for seconds in waits if seconds is not None] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from jaxtyping import Int
@@ -71,13 +72,17 @@ def token_batch(rows: Sequence[Sequence[int]], device: torch.device, shared: tup
     return TokenBatch(tuple(map(tuple, rows)), device, tuple(shared))
 
 
-def by_length(lengths: Sequence[int], max_rows: int, max_tokens: int | None = None) -> Iterator[list[int]]:
+def by_length(
+    lengths: Sequence[int], max_rows: int, max_tokens: int | None = None, *, packed: bool = False
+) -> Iterator[list[int]]:
     """Group items of similar length, longest first, so that little is padding and memory peaks at once.
 
     Args:
         lengths: Tokens of each item.
         max_rows: Most items in a group.
         max_tokens: Most tokens in a group, padding counted; an item that is longer alone stands alone.
+        packed: Padding does not run through the layers: count it only in so far as it is more than the tokens, for
+            attention lays rows side by side.
 
     Yields:
         Indices of the items of one group; each index comes once.
@@ -92,6 +97,10 @@ def by_length(lengths: Sequence[int], max_rows: int, max_tokens: int | None = No
     while start < len(order):
         rows = max_rows
         if max_tokens is not None:
-            rows = min(rows, max(1, max_tokens // max(1, lengths[order[start]])))
+            most = (2 if packed else 1) * max_tokens // max(1, lengths[order[start]])
+            rows = max(1, min(rows, most))
+            if packed:
+                sums = accumulate(lengths[i] for i in order[start : start + rows])
+                rows = max(1, sum(total <= max_tokens for total in sums))
         yield order[start : start + rows]
         start += rows

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 import mteb
 from mteb.abstasks import AbsTask
+from sklearn.exceptions import ConvergenceWarning
 
 from afterword.corpus.lock import FolderLock
 from afterword.encoder import Encoder
@@ -179,7 +181,8 @@ def _load(task: AbsTask) -> str | None:
 def _carry_out(task: AbsTask, adapter: MtebEncoder, folder: Path) -> TaskScore:
     """Run one task with mteb, and read what it found."""
     adapter.work = Work()
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".predictions-") as predictions:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".predictions-") as predictions, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # mteb fixes the steps of its logistic regression
         kwargs: Any = {"batch_size": adapter.batch_size, "show_progress_bar": False}
         found = mteb.evaluate(
             cast("Any", adapter),  # its protocol wants arguments of __init__ that only a registered model needs

@@ -47,7 +47,7 @@ def _head(config: ModelConfig) -> str:
     # The hub refuses a card whose base_model is not one of its own names.
     base = [f"base_model: {config.backbone}"] if is_hub_name(config.backbone) else []
     lines = ["---", "library_name: afterword", "pipeline_tag: sentence-similarity", *base]
-    return "\n".join([*lines, "tags: [afterword, embeddings, llm2vec-gen]", "---"])
+    return "\n".join([*lines, "tags: [afterword, sentence-transformers, embeddings, llm2vec-gen]", "---"])
 
 
 def _about(config: ModelConfig) -> str:
@@ -87,6 +87,15 @@ queries = model.encode_query(["What is the capital of France?"])
 documents = model.encode_document(["Paris is the capital of France.", "A cat sleeps."])
 print(model.similarity(queries, documents))
 print(model.decode(["What is the capital of France?"]))
+```
+
+Or in sentence-transformers, with Afterword installed:
+
+```python
+from afterword.integrations.sentence_transformers import load
+
+model = load({json.dumps(name)})
+print(model.similarity(model.encode_query(["What is the capital of France?"]), model.encode_document(["Paris."])))
 ```{note}"""
 
 

@@ -71,7 +71,7 @@ class Inputs:
             rows, shared = [[*shared, *row] for row in rows], ()
         budget = TOKENS_PER_PASS.get(self.backbone.device.type, LARGE_PASS)
         lengths = [len(row) + self.n_tokens for row in rows]
-        for group in by_length(lengths, max_rows=batch_size, max_tokens=budget):
+        for group in by_length(lengths, max_rows=batch_size, max_tokens=budget, packed=self.backbone.packs):
             yield group, token_batch([rows[i] for i in group], self.backbone.device, shared)
 
     def split(self, texts: Sequence[str], prompt: str) -> tuple[tuple[int, ...], list[list[int]]]:

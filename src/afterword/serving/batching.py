@@ -12,15 +12,16 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 W = TypeVar("W", bound=Hashable)
 
-PATIENCE = 0.05
-"""A batch may wait for company at most this share of the time that the last one took, and at most so many seconds."""
+PATIENCE = 0.1
+"""A batch waits for the next companion at most this share of the time that it will take, and at most so many seconds;
+twice that for all of them."""
 
 
 class QueueFull(Exception):
@@ -95,6 +96,9 @@ class Batcher(Generic[W]):
         max_tokens: Most tokens in a batch, each text counted as long as the longest; a longer text stands alone.
         max_queue: Most texts that have a place.
         report: Called with each batch that was done.
+
+    Attributes:
+        executor: What does the work, one batch after the other: a thread, unless another is put here.
     """
 
     def __init__(
@@ -111,7 +115,8 @@ class Batcher(Generic[W]):
         self._requests: deque[_Request[W]] = deque()
         self._arrived = asyncio.Event()
         self._last: Batch[W] = Batch()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._expected = 0
+        self.executor: Executor = ThreadPoolExecutor(1, thread_name_prefix="model")
 
     @contextmanager
     def place(self, items: int) -> Iterator[None]:
@@ -151,15 +156,22 @@ class Batcher(Generic[W]):
 
     def close(self) -> None:
         """Let the thread end."""
-        self._thread.shutdown(wait=True)
+        self.executor.shutdown(wait=True)
 
     async def _company(self) -> None:
         while not self._requests:
             await self._arrival(None)
-        until = time.monotonic() + PATIENCE * min(self._last.seconds, 1.0)
-        while 1 < self._last.requests > len(self._requests) and (left := until - time.monotonic()) > 0:
-            with suppress(asyncio.TimeoutError):
-                await self._arrival(left)
+        if self._last.requests < 2:
+            return
+        patience = PATIENCE * min(self._last.seconds / self._last.items * min(self._expected, self.max_items), 1.0)
+        until = time.monotonic() + 2 * patience
+        with suppress(asyncio.TimeoutError):
+            while self._may_grow() and (left := until - time.monotonic()) > 0:
+                await self._arrival(min(patience, left))
+
+    def _may_grow(self) -> bool:
+        waiting = sum(len(request.texts) - request.taken for request in self._requests)
+        return len(self._requests) < self._expected and waiting < self.max_items
 
     async def _arrival(self, seconds: float | None) -> None:
         self._arrived.clear()
@@ -201,12 +213,14 @@ class Batcher(Generic[W]):
             return
         tokens = sum(request.sizes[index] for request, index in batch)
         self._last = Batch(batch[0][0].work, len(batch), tokens, time.monotonic() - began, len(requests))
+        # Those who were answered may come again. Without those who wait, batches would stay as small as one was.
+        self._expected = sum(request.answer.done() for request in requests) + len(self._requests)
         self._report(self._last)
 
     async def _give(self, batch: list[tuple[_Request[W], int]]) -> None:
         texts = [request.texts[index] for request, index in batch]
         loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self._thread, self._run, batch[0][0].work, texts)
+        results = await loop.run_in_executor(self.executor, self._run, batch[0][0].work, texts)
         for (request, index), result in zip(batch, results, strict=True):
             request.give(index, result)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import signal
 import socket
@@ -14,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from afterword.errors import SettingError
+from afterword.serving.main_thread import HereExecutor
 from afterword.serving.service import Service
 
 PATIENCE = 0.001
@@ -21,20 +23,19 @@ PATIENCE = 0.001
 event loop from answering. Python's own 5 ms add up, since a request asks for the interpreter several times."""
 
 
-class _Server(uvicorn.Server):
-    """Stops in order on the first SIGTERM or SIGINT, at once on the second, and is then done.
+@contextmanager
+def _stopping(server: uvicorn.Server) -> Iterator[None]:
+    """Stop in order on the first SIGTERM or SIGINT, at once on the second.
 
-    uvicorn itself raises the signal once more at its end, so that a process which has finished everything looks killed.
+    uvicorn itself, in the main thread, raises the signal once more at its end, so that a process which has finished
+    everything looks killed.
     """
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def serve(
@@ -47,6 +48,8 @@ def serve(
     ready: Callable[[str], None] = lambda name: None,
 ) -> tuple[int, int]:
     """Serve an app of `create_app` until SIGTERM or SIGINT; then finish what was accepted and return.
+
+    To be called in the main thread: the model works there, and the event loop has a thread of its own.
 
     Args:
         app: The app.
@@ -73,11 +76,12 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=service.settings.stop_seconds,
     )
-    server = _Server(config)
-    with listening:
+    server = uvicorn.Server(config)
+    service.batcher.executor = here = HereExecutor()
+    with listening, _stopping(server):
         opened(_address(listening))
         sys.setswitchinterval(PATIENCE)
-        asyncio.run(_until_stopped(server, listening, service, ready))
+        here.run_while(lambda: asyncio.run(_until_stopped(server, listening, service, ready)))
     if service.failure is not None:
         raise service.failure
     return service.metrics.accepted, service.metrics.answered
@@ -91,6 +95,10 @@ async def _until_stopped(
         if name is None:
             server.should_exit = True
         else:
+            # What torch and transformers made stays: to look through it takes a fifth of a second, in which nothing
+            # is answered.
+            gc.collect()
+            gc.freeze()
             ready(name)
 
     watching = asyncio.create_task(watch())

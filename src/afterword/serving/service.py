@@ -84,7 +84,7 @@ class Service:
     async def open(self) -> None:
         """Load the encoder, then work until cancelled. Why it could not be loaded is kept in `failure`."""
         try:
-            self._served = await asyncio.get_running_loop().run_in_executor(self._reading, self._load)
+            self._served = await asyncio.get_running_loop().run_in_executor(self.batcher.executor, self._load)
         except Exception as error:
             self.failure = error
             return
