@@ -348,12 +348,13 @@ def test_a_prompt_runs_once_and_not_with_every_text(model: Afterword) -> None:
 
 def test_no_pass_is_over_the_budget_of_tokens(model: Afterword, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(inputs.TOKENS_PER_PASS, "cpu", 200)
-    sizes = [
-        batch.ids.shape[0] * (batch.ids.shape[1] + model.config.n_tokens)
-        for _, batch in model.inputs.batches([*TEXTS, LONG, *TEXTS], "", 32)
-    ]
+    batches = [batch for _, batch in model.inputs.batches([*TEXTS, LONG, *TEXTS], "", 32)]
+    tail = model.config.n_tokens
+    sizes = [sum(batch.lengths) + len(batch) * tail for batch in batches]
+    padded = [len(batch) * (max(batch.lengths) + tail) for batch in batches]
     assert len(sizes) > 2
     assert max(sizes[1:]) <= 200 < sizes[0]  # LONG alone is over it
+    assert max(padded[1:]) <= 2 * 200  # what attention lays side by side
 
 
 def test_threads_get_what_one_gets() -> None:
