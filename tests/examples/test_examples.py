@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from afterword.model.model import Afterword
 from tests.serving.processes import ServerProcess
+from tests.serving.test_openai import unit
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 QUESTION = "Why is the sky blue?"
@@ -41,10 +41,6 @@ def run(*command: str | Path, server: ServerProcess | None = None) -> str:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
-
-
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def expected(model: Afterword, sided: bool) -> dict[str, float]:
