@@ -21,11 +21,20 @@ from tests.teachers import VowelTeacher
 from tests.training.test_mntp import adapted
 from tests.world import make_backbone
 
-TEXTS = ["the sky is blue", "four", "a river in France", "no idea at all", "café ☃", "under the moon"]
+TEXTS = [
+    "the sky is blue and the sea is not",
+    "four",
+    "a river in France, the Loire",
+    "no idea at all",
+    "café ☃",
+    "under the moon",
+    "a song that the sea sings to the moon",
+]
 NOISE: dict[str, dict[str, float]] = {
     "attention": {"attention_dropout": 0.3},
     "embedding": {"attention_dropout": 0.0, "embedding_dropout": 0.2},
     "token": {"attention_dropout": 0.0, "token_dropout": 0.3},
+    "crop": {"attention_dropout": 0.0, "crop": 0.9},
     "adapter": {"attention_dropout": 0.0},
 }
 
@@ -51,9 +60,9 @@ def test_info_nce_by_hand() -> None:
 def test_the_two_passes_differ_whatever_is_dropped(kind: str, noise: dict[str, float]) -> None:
     goal = objective(kind, lora_dropout=0.3 if len(noise) == 1 and not noise["attention_dropout"] else 0.0, **noise)
     with torch.no_grad():
-        one, other = goal._pairs([0, 2, 3], 0)
-        again = goal._pairs([0, 2, 3], 0)
-        later = goal._pairs([0, 2, 3], 1)
+        one, other = goal._pairs([0, 2, 6], 0)
+        again = goal._pairs([0, 2, 6], 0)
+        later = goal._pairs([0, 2, 6], 1)
     assert all(not torch.allclose(a, b, atol=1e-4) for a, b in zip(one, other, strict=True))
     assert torch.equal(again[0], one)
     assert not torch.allclose(later[0], one, atol=1e-4)
@@ -112,13 +121,41 @@ def test_processes_share_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == pytest.approx(wanted, rel=1e-5)
 
 
+def views(goal: SimCSEObjective, row: list[int]) -> list[list[int]]:
+    return [goal._view(row, step, 0, view) for step in range(40) for view in (0, 1)]
+
+
 def test_token_dropout_keeps_something_of_every_text() -> None:
     goal = objective(token_dropout=0.9)
-    for index, row in enumerate(goal.rows):
-        kept = [goal._kept(row, step, index, 0) for step in range(20)]
-        assert all(each for each in kept)
+    for row in goal.rows:
+        seen = views(goal, row)
+        assert all(seen)
         remaining = iter(row)
-        assert all(token in remaining for token in kept[0])
+        assert all(token in remaining for token in seen[0])
+
+
+def test_first_tokens_can_be_kept() -> None:
+    row = list(range(30))
+    dropped = views(objective(token_dropout=0.5), row)
+    assert any(view[:2] != [0, 1] for view in dropped)
+    kept = views(objective(token_dropout=0.5, kept_tokens=2), row)
+    assert all(view[:2] == [0, 1] for view in kept)
+    later = sum(place in view for view in kept for place in range(2, 30)) / (28 * len(kept))
+    assert later == pytest.approx(0.5, abs=0.05)
+    assert objective(token_dropout=0.5, kept_tokens=9)._view([4, 5, 6], 0, 0, 0) == [4, 5, 6]
+
+
+def test_crops_are_runs_of_a_long_text_and_short_ones_stay_whole() -> None:
+    goal, long = objective(crop=0.5), list(range(100))
+    seen = views(goal, long)
+    assert all(view == list(range(view[0], view[0] + len(view))) for view in seen)
+    lengths = [len(view) for view in seen]
+    assert min(lengths) >= 50
+    assert len(set(lengths)) > 10
+    assert min(view[0] for view in seen) < 5
+    assert max(view[-1] for view in seen) > 95
+    assert all(view == list(range(16)) for view in views(goal, list(range(16))))
+    assert all(len(view) >= 16 for view in views(objective(crop=0.9), list(range(20))))
 
 
 def test_alignment_and_uniformity_by_hand() -> None:
@@ -139,7 +176,7 @@ def test_validation_measures_noise_against_noise_and_clean_texts() -> None:
 
 
 def test_spearman_is_that_of_scipy_with_ties() -> None:
-    pairs = StsPairs(TEXTS, [*TEXTS[2:], *TEXTS[:2]], [1.0, 2.0, 2.0, 5.0, 0.0, 1.0])
+    pairs = StsPairs(TEXTS, [*TEXTS[2:], *TEXTS[:2]], [1.0, 2.0, 2.0, 5.0, 0.0, 1.0, 3.0])
     teacher = VowelTeacher()
     one, two = (np.asarray(teacher.encode(side), dtype=np.float64) for side in (pairs.first, pairs.second))
     cosines = (one * two).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(two, axis=1)
@@ -149,5 +186,5 @@ def test_spearman_is_that_of_scipy_with_ties() -> None:
 
 def test_spearman_is_measured_where_pairs_are_given() -> None:
     goal = objective()
-    goal.sts = StsPairs(TEXTS, [*TEXTS[2:], *TEXTS[:2]], [1.0, 2.0, 3.0, 5.0, 0.0, 4.0])
+    goal.sts = StsPairs(TEXTS, [*TEXTS[2:], *TEXTS[:2]], [1.0, 2.0, 3.0, 5.0, 0.0, 4.0, 2.5])
     assert goal.validate()["sts"] == pytest.approx(spearman(goal.teacher, goal.sts))

@@ -22,6 +22,7 @@ from afterword.training.order import seeded
 from afterword.training.similarity import alignment, spearman, uniformity
 from afterword.training.teacher_settings import TeacherSettings
 
+CROP_LEAST = 16
 Pairs = Float[Tensor, "2 rows hidden"]
 
 
@@ -134,7 +135,7 @@ class SimCSEObjective:
         return {**measures, **({"sts": spearman(self.teacher, self.sts)} if self.sts else {})}
 
     def _pairs(self, indices: Sequence[int], step: int) -> Pairs:
-        rows = [self._kept(self.rows[i], step, i, view) for view in (0, 1) for i in indices]
+        rows = [self._view(self.rows[i], step, i, view) for view in (0, 1) for i in indices]
         return self._noisy_rows(rows, "simcse", step, *indices)
 
     def _noisy(self, rows: Sequence[Sequence[int]], *parts: int | str) -> Pairs:
@@ -150,15 +151,27 @@ class SimCSEObjective:
             embedded = self.teacher.embed_rows(rows, settings.embedding_dropout)
         return embedded.view(2, len(rows) // 2, -1)
 
-    def _kept(self, row: Sequence[int], step: int, index: int, view: int) -> list[int]:
-        """Leave out a share of the tokens of a row, but never all."""
-        share = self.settings.token_dropout
-        if not share or len(row) < 2:
+    def _view(self, row: Sequence[int], step: int, index: int, view: int) -> list[int]:
+        """Return one view of a row: a run of its tokens, with some of them left out, but never all."""
+        settings = self.settings
+        if len(row) < 2 or not (settings.token_dropout or settings.crop):
             return list(row)
-        generator = seeded(self.settings.seed, "tokens", step, index, view)
-        keep = torch.rand(len(row), generator=generator) >= share
-        keep[int(torch.randint(len(row), (), generator=generator))] = True
-        return [token for token, kept in zip(row, keep.tolist(), strict=True) if kept]
+        generator = seeded(settings.seed, "tokens", step, index, view)
+        run = _run_of(row, settings.crop, generator)
+        keep = torch.rand(len(run), generator=generator) >= settings.token_dropout
+        keep[: settings.kept_tokens] = True
+        keep[int(torch.randint(len(run), (), generator=generator))] = True
+        return [token for token, kept in zip(run, keep.tolist(), strict=True) if kept]
+
+
+def _run_of(row: Sequence[int], crop: float, generator: torch.Generator) -> Sequence[int]:
+    """Cut up to a share of a row off its ends, but leave `CROP_LEAST` tokens: a short text is a whole as it is."""
+    if not crop or len(row) <= CROP_LEAST:
+        return row
+    share = 1 - crop * float(torch.rand((), generator=generator))
+    length = max(CROP_LEAST, round(share * len(row)))
+    start = int(torch.randint(len(row) - length + 1, (), generator=generator))
+    return row[start : start + length]
 
 
 def info_nce(pairs: Pairs, temperature: float) -> Tensor:

@@ -11,7 +11,7 @@ from afterword.training.settings import LoopSettings
 STAGES = ("mntp", "simcse")
 OWN = {
     "mntp": ("mask_share", "mask_token", "mask_kind"),
-    "simcse": ("temperature", "attention_dropout", "embedding_dropout", "token_dropout"),
+    "simcse": ("temperature", "attention_dropout", "embedding_dropout", "token_dropout", "kept_tokens", "crop"),
 }
 """Settings without the name of a stage that only one of them knows."""
 
@@ -47,6 +47,11 @@ class TeacherSettings:
     """SimCSE: share of the values of the input embeddings that are dropped."""
     token_dropout: float = 0.0
     """SimCSE: share of a text's tokens that are left out."""
+    kept_tokens: int = 0
+    """SimCSE: first tokens that are never left out: in a short question the first word says what is asked for."""
+    crop: float = 0.0
+    """SimCSE: each view of a text is a run of its tokens that lacks up to this share of them (independent cropping,
+    arXiv 2112.09118), but has 16 at least: short texts stay whole."""
     train_tokens: int = 128
     """Longer texts are cut in training."""
     tokens_per_pass: int = 4096
@@ -74,10 +79,10 @@ class TeacherSettings:
         for name in ("mntp_lr", "simcse_lr", "temperature", "clip"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SettingError(f"{name} is {getattr(self, name)}: it must be a number above 0")
-        for name in ("mntp_steps", "simcse_steps", "validation", "weight_decay"):
+        for name in ("mntp_steps", "simcse_steps", "kept_tokens", "validation", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SettingError(f"{name} is {getattr(self, name)}: it cannot be negative")
-        for name in ("attention_dropout", "embedding_dropout", "token_dropout"):
+        for name in ("attention_dropout", "embedding_dropout", "token_dropout", "crop"):
             if not 0 <= getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}: it is at least 0 and below 1")
         if not 0 < self.mask_share < 1:
