@@ -14,7 +14,7 @@ from afterword.errors import SettingError
 from tests.world import as_transformers_has_it, make_backbone, make_model, make_tokenizer, random_rows
 
 KINDS = ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "gemma3_text-short", "starcoder2"]
-LENGTHS = {"padded": (12, 3, 1, 20), "even": (9, 9), "alone": (14,)}
+LENGTHS = {"padded": (12, 3, 1, 20), "even": (9, 9), "alone": (14,), "in groups": (2, 20, 1, 3, 19, 9)}
 
 
 def eager(kind: str) -> Backbone:

@@ -35,6 +35,7 @@ LENGTHS = {
     "unpadded": (23, 23),
     "alone": (40,),
     "with an empty row": (12, 0, 5),
+    "in groups": (2, 40, 1, 6, 38, 0, 12),
     "empty": (0, 0),
 }
 PASSES = {"full": full_pass, "frozen": frozen_prefix_pass}

@@ -81,8 +81,7 @@ def by_length(
         lengths: Tokens of each item.
         max_rows: Most items in a group.
         max_tokens: Most tokens in a group, padding counted; an item that is longer alone stands alone.
-        packed: Padding does not run through the layers: count it only in so far as it is more than the tokens, for
-            attention lays rows side by side.
+        packed: Rows run end to end, without padding: only tokens count.
 
     Yields:
         Indices of the items of one group; each index comes once.
@@ -95,12 +94,10 @@ def by_length(
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     start = 0
     while start < len(order):
-        rows = max_rows
+        group = order[start : start + max_rows]
         if max_tokens is not None:
-            most = (2 if packed else 1) * max_tokens // max(1, lengths[order[start]])
-            rows = max(1, min(rows, most))
-            if packed:
-                sums = accumulate(lengths[i] for i in order[start : start + rows])
-                rows = max(1, sum(total <= max_tokens for total in sums))
-        yield order[start : start + rows]
-        start += rows
+            longest = lengths[order[start]]
+            sums = accumulate(lengths[i] if packed else longest for i in group)
+            group = group[: max(1, sum(total <= max_tokens for total in sums))]
+        yield group
+        start += len(group)

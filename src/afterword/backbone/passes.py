@@ -113,11 +113,15 @@ def encoder_pass(
         The states of all rows, end to end.
     """
     batch = token_batch(rows, backbone.device)
-    window, width = backbone.window, max(batch.lengths)
-    if not backbone.packs or (both_ways and window is not None and width > window):
+    if not encoder_packs(backbone, max(batch.lengths), both_ways):
         return _padded_states(backbone, batch, both_ways, layer, dropout)
     embeds = dropped(backbone.embed(batch.flat[None])[0], dropout)
     return backbone.run_packed(embeds, Packing(batch.lengths, backbone.device, both_ways=both_ways), layer)
+
+
+def encoder_packs(backbone: Backbone, width: int, both_ways: bool = True) -> bool:
+    """Say whether `encoder_pass` runs rows of up to `width` tokens end to end: both ways, they must fit in a window."""
+    return backbone.packs and not (both_ways and backbone.window is not None and width > backbone.window)
 
 
 def response_pass(

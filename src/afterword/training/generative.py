@@ -53,6 +53,7 @@ class GenerativeObjective:
         self.train = train
         self.held_out = held_out
         self.settings = settings
+        self.packed = model.backbone.packs
         self.unit = alignment_unit(train.targets, settings.align_reduction)
 
     def trainable(self) -> LearnedParts:

@@ -114,7 +114,7 @@ class Loop:
 
     def _passes(self, indices: Sequence[int]) -> list[list[int]]:
         lengths = [self.objective.cost(i) for i in indices]
-        groups = by_length(lengths, max_rows=len(lengths), max_tokens=self.settings.tokens_per_pass)
+        groups = by_length(lengths, len(lengths), self.settings.tokens_per_pass, packed=self.objective.packed)
         return [[indices[place] for place in group] for group in groups]
 
     def _together(self, sums: dict[str, Tensor]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.batch import by_length
-from afterword.backbone.passes import encoder_pass
+from afterword.backbone.passes import encoder_packs, encoder_pass
 from afterword.errors import SettingError
 from afterword.teacher.adapters import Adapter
 from afterword.training.cross_entropy import head_cross_entropy
@@ -63,6 +63,7 @@ class MNTPObjective:
         self.backbone, self.adapter, self.settings = backbone, adapter, settings
         self.rows = [row for row in train if len(row) > 1]
         self.held_out = [row for row in held_out if len(row) > 1]
+        self.packed = encoder_packs(backbone, max(map(len, [*self.rows, *self.held_out]), default=0))
         self.mask = mask_id(backbone, settings.mask_token)
 
     def trainable(self) -> Adapter:
@@ -97,7 +98,7 @@ class MNTPObjective:
         masked = [self._masked(row, -1, i) for i, row in enumerate(self.held_out)]
         lengths = [len(each.row) for each in masked]
         nats = right = total = 0.0
-        for group in by_length(lengths, len(lengths), self.settings.tokens_per_pass):
+        for group in by_length(lengths, len(lengths), self.settings.tokens_per_pass, packed=self.packed):
             states, targets = self._predicting([masked[i] for i in group])
             nats += float(head_cross_entropy(states, targets, self.backbone.head).sum())
             for few, wanted in zip(torch.split(states, LOGIT_ROWS), torch.split(targets, LOGIT_ROWS), strict=True):

@@ -21,6 +21,11 @@ class Objective(Protocol):
         """Return the names of the parts of the loss."""
         ...
 
+    @property
+    def packed(self) -> bool:
+        """Whether the examples of a pass run end to end, so that no padding has to be counted."""
+        ...
+
     def trainable(self) -> nn.Module:
         """Return the module whose parameters are trained, and nothing else."""
         ...

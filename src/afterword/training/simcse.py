@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from afterword.backbone.batch import by_length
 from afterword.backbone.dropout import attention_dropout
+from afterword.backbone.passes import encoder_packs
 from afterword.corpus.pairs import StsPairs
 from afterword.teacher.adapters import Adapter
 from afterword.teacher.llm import LLMTeacher
@@ -76,6 +77,8 @@ class SimCSEObjective:
         self.teacher, self.adapter, self.settings, self.sts = teacher, adapter, settings, sts
         self.rows, self.held_out = list(train), list(held_out)
         self.processes = processes
+        longest = max((len(teacher.whole(row)) for row in [*train, *held_out]), default=0)
+        self.packed = encoder_packs(teacher.backbone, longest, both_ways=teacher.settings.attention == "bidirectional")
 
     def trainable(self) -> Adapter:
         """Return the adapter."""
@@ -123,7 +126,7 @@ class SimCSEObjective:
         if self.held_out:
             lengths = [2 * len(self.teacher.whole(row)) for row in self.held_out]
             noisy, clean = [], []
-            for group in by_length(lengths, len(lengths), self.settings.tokens_per_pass):
+            for group in by_length(lengths, len(lengths), self.settings.tokens_per_pass, packed=self.packed):
                 rows = [self.held_out[i] for i in group]
                 noisy.append(self._noisy(rows, "held out", *group))
                 clean.append(self.teacher.embed_rows(rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float
@@ -35,7 +35,7 @@ def validate(model: Afterword, held_out: Examples, settings: TrainSettings, unit
     """
     embeddings = torch.empty_like(held_out.targets)
     loss, tokens = 0.0, 0
-    for group in passes(held_out, range(len(held_out)), model.config.n_tokens, settings):
+    for group in passes(model, held_out, settings):
         soft_prompt = model.parts.soft_prompt(model.states(model.inputs.pad([held_out.rows[i] for i in group])))
         embeddings[group] = model.parts.embedding(soft_prompt).cpu()
         responses = [held_out.responses[i] for i in group]
@@ -58,8 +58,8 @@ def retrieval_accuracy(embeddings: Float[Tensor, "N d"], targets: Float[Tensor, 
     return float((own >= scores.max(dim=1).values - 1e-6).float().mean())
 
 
-def passes(examples: Examples, indices: Sequence[int], learned: int, settings: TrainSettings) -> Iterator[list[int]]:
+def passes(model: Afterword, examples: Examples, settings: TrainSettings) -> Iterator[list[int]]:
     """Split examples into groups of similar length that fit the budget of tokens."""
-    lengths = [len(examples.rows[i]) + learned + len(examples.responses[i]) for i in indices]
-    for group in by_length(lengths, max_rows=len(lengths), max_tokens=settings.tokens_per_pass):
-        yield [indices[place] for place in group]
+    own = zip(examples.rows, examples.responses, strict=True)
+    lengths = [len(row) + model.config.n_tokens + len(response) for row, response in own]
+    yield from by_length(lengths, len(lengths), settings.tokens_per_pass, packed=model.backbone.packs)

@@ -105,7 +105,7 @@ def _fit_alignment(model: Afterword, chosen: Examples, seen: Seen) -> Ridge:
 def _states(model: Afterword, examples: Examples, settings: TrainSettings) -> Seen:
     hidden, n = model.config.hidden_size, model.config.n_compression
     mean, second = torch.empty(len(examples), hidden), torch.zeros(hidden, hidden, dtype=torch.float64)
-    for group in passes(examples, range(len(examples)), model.config.n_tokens, settings):
+    for group in passes(model, examples, settings):
         states = model.states(model.inputs.pad([examples.rows[i] for i in group])).cpu()
         mean[group] = states.mean(dim=1)
         flat = states.flatten(0, 1)
