@@ -57,7 +57,7 @@ class Rows:
         if not self.even or len(chosen) < len(lengths):
             starts = [0, *accumulate(lengths)]
             into = [starts[i] + min(j, lengths[i] - 1) if lengths[i] else 0 for i in chosen for j in range(self.width)]
-            self.into = torch.tensor(into, device=device)
+            self.into = torch.tensor(into, dtype=torch.long, device=device)
 
     def beside(self, flat: Float[Tensor, "tokens heads width"]) -> Float[Tensor, "rows heads time width"]:
         """Put rows side by side; what stands in the padding is a repetition and is never seen."""
@@ -77,7 +77,8 @@ class Group:
     def __init__(self, chosen: Sequence[int], packing: Packing) -> None:
         self.chosen, self.packing = chosen, packing
         self.rows = Rows(packing.lengths, chosen, packing.device)
-        self.before = packing.before if packing.before and max(packing.before.lengths[i] for i in chosen) else None
+        before = packing.before
+        self.before = before if before and any(before.lengths[i] for i in chosen) else None
         self.earlier = Rows(self.before.lengths, chosen, packing.device) if self.before else None
         self.starts = [packing.starts[i] for i in chosen]
         self._masks: dict[int | None, Tensor | None] = {}
