@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,3 +94,20 @@ def test_hand_worked_groups() -> None:
     assert list(by_length(lengths, max_rows=4)) == [[3, 1, 2, 4], [0, 5]]
     assert list(by_length(lengths, max_rows=9, max_tokens=20, packed=True)) == [[3], [1, 2, 4], [0, 5]]
     assert list(by_length([9, 1, 1, 1, 1, 1, 1, 1, 1], 9, 17, packed=True)) == [list(range(9))]
+
+
+class Counted(list[int]):
+    """Lengths that know how often they were looked at."""
+
+    looks = 0
+
+    def __getitem__(self, place):  # type: ignore[no-untyped-def, override]
+        self.looks += 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_work_grows_with_the_items_not_with_items_times_groups(packed: bool) -> None:
+    lengths = Counted([7] * 3000)
+    assert len(list(by_length(lengths, len(lengths), 70, packed=packed))) == 300
+    assert lengths.looks <= 3 * 3000

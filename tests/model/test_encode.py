@@ -354,7 +354,7 @@ def test_no_pass_is_over_the_budget_of_tokens(model: Afterword, monkeypatch: pyt
     padded = [len(batch) * (max(batch.lengths) + tail) for batch in batches]
     assert len(sizes) > 2
     assert max(sizes[1:]) <= 200 < sizes[0]  # LONG alone is over it
-    assert max(padded[1:]) <= 2 * 200  # what attention lays side by side
+    assert max(padded[1:]) <= 2 * 200  # of similar length: little is padding where attention lays rows side by side
 
 
 def test_threads_get_what_one_gets() -> None:

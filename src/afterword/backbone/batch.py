@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 import torch
 from jaxtyping import Int
@@ -94,10 +94,11 @@ def by_length(
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     start = 0
     while start < len(order):
-        group = order[start : start + max_rows]
+        rows = min(max_rows, len(order) - start)
         if max_tokens is not None:
             longest = lengths[order[start]]
-            sums = accumulate(lengths[i] if packed else longest for i in group)
-            group = group[: max(1, sum(total <= max_tokens for total in sums))]
-        yield group
-        start += len(group)
+            places = range(start, start + rows)
+            sums = accumulate(lengths[order[place]] if packed else longest for place in places)
+            rows = max(1, sum(1 for _ in takewhile(max_tokens.__ge__, sums)))
+        yield order[start : start + rows]
+        start += rows

@@ -78,8 +78,8 @@ class Group:
         self.chosen, self.packing = chosen, packing
         self.rows = Rows(packing.lengths, chosen, packing.device)
         before = packing.before
-        self.before = before if before and any(before.lengths[i] for i in chosen) else None
-        self.earlier = Rows(self.before.lengths, chosen, packing.device) if self.before else None
+        saw = before is not None and any(before.lengths[i] for i in chosen)
+        self.earlier = Rows(before.lengths, chosen, packing.device) if before and saw else None
         self.starts = [packing.starts[i] for i in chosen]
         self._masks: dict[int | None, Tensor | None] = {}
 
@@ -97,8 +97,8 @@ class Group:
         if self.packing.shared is not None:
             shared = self.packing.shared.layers[_layer(module)][which]
             parts.append(shared.transpose(0, 1).expand(count, -1, -1, -1))
-        if self.before is not None and self.earlier is not None:
-            parts.append(self.earlier.beside(self.before.layers[_layer(module)][which]))
+        if self.packing.before is not None and self.earlier is not None:
+            parts.append(self.earlier.beside(self.packing.before.layers[_layer(module)][which]))
         parts.append(self.rows.beside(own))
         return torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
 

@@ -61,7 +61,7 @@ class LLMTeacher:
         self._glue = prompt[len(prompt.rstrip()) :]
         self._after = after
         _check_layer(backbone, self.settings.layer)
-        if self.settings.attention == "bidirectional":
+        if self.settings.both_ways:
             check_both_ways(backbone)
 
     @property
@@ -113,7 +113,7 @@ class LLMTeacher:
         states = encoder_pass(
             self.backbone,
             whole,
-            both_ways=self.settings.attention == "bidirectional",
+            both_ways=self.settings.both_ways,
             layer=self.settings.layer,
             dropout=dropout,
         )

@@ -31,7 +31,7 @@ def merge_teacher(teacher: LLMTeacher, out: str | Path) -> None:
     config = body.config
     before = getattr(config, "is_causal", None)
     try:
-        if settings.attention == "bidirectional":
+        if settings.both_ways:
             config.is_causal = False
         body.save_pretrained(folder)
     finally:

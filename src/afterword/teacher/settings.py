@@ -37,6 +37,11 @@ class PoolingSettings:
         if self.max_seq_length < 1:
             raise SettingError(f"max_seq_length is {self.max_seq_length}: it must be at least 1")
 
+    @property
+    def both_ways(self) -> bool:
+        """Whether a token sees what stands behind it, too."""
+        return self.attention == "bidirectional"
+
     def to_dict(self) -> dict[str, Any]:
         """Return all settings by name."""
         return asdict(self)

@@ -78,7 +78,7 @@ class SimCSEObjective:
         self.rows, self.held_out = list(train), list(held_out)
         self.processes = processes
         longest = max((len(teacher.whole(row)) for row in [*train, *held_out]), default=0)
-        self.packed = encoder_packs(teacher.backbone, longest, both_ways=teacher.settings.attention == "bidirectional")
+        self.packed = encoder_packs(teacher.backbone, longest, teacher.settings.both_ways)
 
     def trainable(self) -> Adapter:
         """Return the adapter."""
