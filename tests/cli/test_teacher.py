@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,15 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from afterword.cli.main import main
+from afterword.cli.teacher import TeacherTrain, parse
 from afterword.teacher.open import open_teacher
 from tests.cli.conftest import TEXTS, done
+from tests.world import as_users_run_it
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 QUICK = [
     *("--mntp-steps", "2", "--mntp-batch", "4", "--simcse-steps", "2", "--simcse-batch", "4"),
@@ -78,6 +86,63 @@ def test_responses_are_learned_from_too(
     err = capsys.readouterr().err
     count = int(err.split(" texts;")[0].split()[-1])
     assert 12 < count <= 24
+
+
+def recipe_of(folder: Path, text: str) -> Path:
+    path = folder / "teacher.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_flags_win_over_a_recipe_and_both_over_the_defaults(queries: Path, tmp_path: Path) -> None:
+    path = recipe_of(tmp_path, f'queries = "{queries}"\nkept_tokens = 2\ntemperature = 0.2\npooling = "last"\n')
+    for given in (["--recipe", str(path)], [f"--recipe={path}"]):
+        with as_users_run_it():  # what is still missing is marked by an object of another type
+            command = parse(["train", *given, "--temperature", "0.3", "--lora-rank", "4", "--out", "o"])
+        assert isinstance(command, TeacherTrain)
+        settings = command.settings
+        assert (settings.texts.queries, settings.training.kept_tokens) == (str(queries), 2)
+        assert (settings.training.temperature, settings.lora.lora_rank) == (0.3, 4)
+        assert (settings.pooling.pooling, settings.pooling.attention) == ("last", "bidirectional")
+        assert (settings.training.simcse_steps, command.out, command.resume) == (1000, Path("o"), True)
+
+
+def test_a_recipe_is_carried_out_and_its_settings_are_kept(
+    queries: Path, tmp_path: Path, backbone_flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = recipe_of(tmp_path, "mntp_steps = 0\nsimcse_steps = 2\nvalidation = 3\nlora_rank = 2\n"), tmp_path / "t"
+    with as_users_run_it():
+        done(capsys, "teacher", "train", "--recipe", path, "--queries", queries, "--out", out, *backbone_flags)
+    kept = tomllib.loads((out / "recipe.toml").read_text(encoding="utf-8"))
+    assert kept["queries"] == str(queries)
+    assert {key: kept[key] for key in ("mntp_steps", "simcse_steps", "lora_rank", "attention")} == {
+        "mntp_steps": 0,
+        "simcse_steps": 2,
+        "lora_rank": 2,
+        "attention": "bidirectional",
+    }
+    before = {path: path.read_bytes() for path in out.rglob("*.safetensors")}
+    with as_users_run_it():
+        done(capsys, "teacher", "train", "--recipe", out / "recipe.toml", "--out", out)
+    assert {path: path.read_bytes() for path in out.rglob("*.safetensors")} == before
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (None, 3, "no recipe"),
+        ("temprature = 1\n", 2, "teacher.toml: unknown setting temprature; did you mean temperature?"),
+        ("crop = 0.5\n", 2, "--queries"),
+        ("crop = 0.5\ncrop = 0.1\n", 2, "teacher.toml is not TOML"),
+    ],
+)
+def test_a_recipe_that_cannot_be_used_is_named(
+    text: str | None, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recipe_of(tmp_path, text) if text else tmp_path / "nowhere.toml"
+    with as_users_run_it(), pytest.raises(SystemExit) as left:
+        main(["teacher", "train", "--recipe", str(path), "--out", str(tmp_path / "t")])
+    assert (left.value.code, said in capsys.readouterr().err) == (code, True)
 
 
 def test_wrong_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], teacher_folder: Path) -> None:

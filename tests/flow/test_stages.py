@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,62 +18,12 @@ from afterword.flow import stages as module
 from afterword.flow.recipe import Recipe
 from afterword.flow.stages import Stages
 from afterword.model.model import Afterword
+from tests.flow.conftest import TEXTS, Watched, contents
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-TEXTS = [f"question {'very ' * (i % 3)}number {i}? café ☃" for i in range(12)]
-
-
-class Watched:
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.stages: list[str] = []
-        self.counts: dict[str, int] = {}
-        self.totals: dict[str, int | None] = {}
-        self.notes: dict[str, str] = {}
-        self.said: list[str] = []
-
-    def stage(self, name: str, total: int | None = None) -> None:
-        if name not in self.stages:
-            self.stages.append(name)
-        self.totals[name] = total
-
-    def advance(self, count: int, note: str = "") -> None:
-        self.counts[self.stages[-1]] = self.counts.get(self.stages[-1], 0) + count
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def done(self, note: str) -> None:
-        self.notes[self.stages[-1]] = note
-
-
-@pytest.fixture
-def values(tmp_path: Path, saved_folders: dict[str, Path], teacher_folder: Path) -> dict[str, Any]:
-    """A recipe of few and small steps."""
-    queries = tmp_path / "queries.jsonl"
-    rows = [*TEXTS, TEXTS[0], "  "]
-    queries.write_text("".join(json.dumps({"text": text}) + "\n" for text in rows), encoding="utf-8")
-    return {
-        "backbone": str(saved_folders["qwen3"]),
-        "dtype": "float32",
-        "device": "cpu",
-        "queries": str(queries),
-        "teacher": str(teacher_folder),
-        "max_new_tokens": 8,
-        "respond_batch": 5,
-        "n_compression": 3,
-        "max_length": 128,
-        "batch_size": 4,
-        "epochs": 1.0,
-        "document_share": 0.0,
-        "validation": 4,
-        "eval_every": 1,
-    }
 
 
 def carried_out(values: dict[str, Any], folder: Path) -> tuple[Stages, Watched]:
@@ -112,14 +61,6 @@ def test_the_recipe_is_kept_with_every_setting(values: dict[str, Any], tmp_path:
     assert {key: kept[key] for key in values} == values
     assert kept["warmup_steps"] == 100
     assert Recipe.read(tmp_path / "out" / "recipe.toml") == Recipe.from_values({**values, "preset": "paper-v2"})
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != ".lock"
-    }
 
 
 def test_a_second_run_does_nothing_and_returns_the_same_model(

@@ -17,8 +17,8 @@ from afterword.bench.clock import resident_memory
 from afterword.corpus.readers import read_rows
 from afterword.errors import SettingError
 from afterword.flow import encode_file as streamed
+from afterword.flow.inputs import demo_file
 from afterword.flow.progress import Watcher
-from afterword.flow.stages import demo_file
 from afterword.model.model import Afterword
 from afterword.model.settings import ModelSettings
 

@@ -8,7 +8,7 @@ from random import Random
 from afterword.backbone.backbone import Backbone
 from afterword.backbone.text import TextTokenizer
 from afterword.errors import SettingError
-from afterword.flow.stages import demo_file
+from afterword.flow.inputs import demo_file
 
 
 @dataclass(frozen=True)

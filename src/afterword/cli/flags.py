@@ -27,6 +27,15 @@ def parse_flags(command: type[T], name: str, arguments: Sequence[str], default: 
     return cast("T", parsed)
 
 
+def flag_value(arguments: Sequence[str], name: str) -> str | None:
+    """Return the value of a flag that must be known before the others are parsed, or None where it is not given."""
+    for place, argument in enumerate(arguments):
+        flag, _, value = argument.partition("=")
+        if flag == name:
+            return value or (arguments[place + 1] if place + 1 < len(arguments) else None)
+    return None
+
+
 def quiet_libraries() -> None:
     """Keep transformers' own bars and advice off the terminal; ours say what matters."""
     import warnings

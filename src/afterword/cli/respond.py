@@ -35,7 +35,7 @@ class Respond:
         from afterword.backbone.load import load_backbone
         from afterword.corpus.queries import load_queries
         from afterword.corpus.responses import generate_responses
-        from afterword.flow.stages import query_source
+        from afterword.flow.inputs import query_source
 
         bars = Bars()
         queries, cleaning = load_queries(query_source(self.queries))

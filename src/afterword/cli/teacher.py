@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from afterword.backbone.settings import BackboneSettings, Device, DType
+from afterword.backbone.settings import Device, DType
 from afterword.cli.bars import Bars
-from afterword.cli.flags import parse_flags, quiet_libraries
-from afterword.corpus.queries import QuerySettings
+from afterword.cli.flags import flag_value, parse_flags, quiet_libraries
 from afterword.errors import SettingError
-from afterword.teacher.adapters import LoraSettings
-from afterword.teacher.settings import PoolingSettings
-from afterword.training.teacher_settings import TeacherSettings
+from afterword.flow.teacher_recipe import TeacherRecipe, train_recipe
 
 
 @dataclass(frozen=True)
@@ -28,82 +25,26 @@ class TeacherTrain:
     first stage in OUT/mntp/teacher; OUT itself names the last one. The defaults are the paper's, and
     want a large machine; the README has others for a small LLM on two cores.
 
+    A recipe is a TOML file whose keys are the flags below (kept_tokens = 1); flags win over it, and OUT/recipe.toml
+    keeps all of them.
+
     Example: afterword teacher train --queries queries.jsonl --out runs/teacher --mntp-steps 100 --simcse-steps 100
     """
 
-    queries: str
-    """File of texts (JSONL, CSV, TSV, Parquet or plain text, also .gz), -, or a data set on the hub."""
     out: Path
     """Folder of the training."""
-    column: str | None = None
-    """Column with the text; by default `text`, or else the only one of query, question, prompt, instruction."""
-    split: str = "train"
-    """Split of a data set on the hub."""
-    limit: int | None = None
-    """How many of these texts to keep, drawn at random with the seed; by default all."""
-    max_chars: int = 20000
-    """Drop texts longer than this."""
-    responses: Path | None = None
-    """Folder that `afterword respond` wrote: its texts are learned from, too."""
-    sts: Path | None = None
-    """File of pairs (sentence1, sentence2, score) to measure on while SimCSE is trained."""
+    settings: TeacherRecipe
+    recipe: Path | None = None
+    """Start from the settings in this file."""
     resume: bool = True
     """Go on with the run in this folder, if there is one; --no-resume refuses instead."""
-    pooling: PoolingSettings = field(default_factory=lambda: PoolingSettings(attention="bidirectional", prompt=""))
-    lora: LoraSettings = field(default_factory=LoraSettings)
-    training: TeacherSettings = field(default_factory=TeacherSettings)
-    backbone: BackboneSettings = field(default_factory=BackboneSettings)
     json: bool = False
     """Print the measures as JSON."""
 
     def run(self) -> None:
         """Train and report."""
         quiet_libraries()
-        from afterword.backbone.load import load_backbone
-        from afterword.corpus.pairs import read_pairs
-        from afterword.corpus.queries import load_queries
-        from afterword.corpus.responses import open_responses
-        from afterword.training.train_teacher import train_teacher
-
-        bars = Bars()
-        source = QuerySettings(
-            self.queries,
-            column=self.column,
-            split=self.split,
-            limit=self.limit,
-            max_chars=self.max_chars,
-            seed=self.training.seed,
-        )
-        queries, cleaning = load_queries(source)
-        texts = [query.text for query in queries]
-        if self.responses:
-            texts += [response.text for response in open_responses(self.responses) if response.text]
-        bars.stage("texts")
-        bars.done(f"{len(texts)} texts; {cleaning}")
-        seen: dict[str, int] = {}
-
-        def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
-            if stage not in seen:
-                bars.stage(stage, steps)
-            said = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "gradient")
-            bars.advance(step - seen.get(stage, 0), said)
-            seen[stage] = step
-            if step == steps:
-                bars.done(f"{steps} steps")
-
-        sts = read_pairs(self.sts) if self.sts else None
-        backbone = load_backbone(self.backbone)
-        result = train_teacher(
-            backbone,
-            texts,
-            self.out,
-            self.pooling,
-            self.lora,
-            self.training,
-            sts=sts,
-            resume=self.resume,
-            report=report,
-        )
+        result = train_recipe(self.settings, self.out, Bars(), resume=self.resume)
         folder = str(result.folder)
         print(json.dumps({"teacher": folder, "validation": result.validation}) if self.json else folder)
 
@@ -208,4 +149,6 @@ def parse(arguments: Sequence[str]) -> TeacherTrain | TeacherEncode | TeacherMer
         raise SystemExit(0 if arguments else 2)
     if verb not in VERBS:
         raise SettingError(f"there is no `afterword teacher {verb}`; there are {', '.join(VERBS)}")
-    return parse_flags(VERBS[verb], f"teacher {verb}", rest)
+    recipe = flag_value(rest, "--recipe") if verb == "train" else None
+    start = TeacherTrain(tyro.MISSING, TeacherRecipe.read(recipe, queries=tyro.MISSING)) if recipe else None
+    return parse_flags(VERBS[verb], f"teacher {verb}", rest, start)

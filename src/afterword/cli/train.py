@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from afterword.backbone.settings import BackboneSettings
 from afterword.cli.bars import Bars
-from afterword.cli.flags import parse_flags, quiet_libraries
+from afterword.cli.flags import flag_value, parse_flags, quiet_libraries
 from afterword.flow.presets import preset_values
 from afterword.model.settings import ModelSettings
 from afterword.training.settings import TrainSettings
@@ -82,7 +82,7 @@ class Train:
 
 def parse(arguments: Sequence[str]) -> Train:
     """Read the flags, over the values of a preset if one is named."""
-    values = preset_values(_preset(arguments))
+    values = preset_values(flag_value(arguments, "--preset"))
     if not values:
         return parse_flags(Train, "train", arguments)
     from tyro import MISSING
@@ -90,14 +90,6 @@ def parse(arguments: Sequence[str]) -> Train:
     blank: Any = MISSING
     start = Train(blank, blank, blank, model=_over(ModelSettings(), values), training=_over(TrainSettings(), values))
     return parse_flags(Train, "train", arguments, start)
-
-
-def _preset(arguments: Sequence[str]) -> str | None:
-    for place, argument in enumerate(arguments):
-        name, _, value = argument.partition("=")
-        if name == "--preset":
-            return value or (arguments[place + 1] if place + 1 < len(arguments) else None)
-    return None
 
 
 def _over(settings: T, values: Mapping[str, Any]) -> T:

@@ -32,7 +32,8 @@ class TargetSettings:
 
     teacher: str = "demo"
     """Teacher: one trained by `afterword teacher` (its folder), a published LLM2Vec, a SentenceTransformer (folder or
-    hub name), demo (all-MiniLM-L6-v2), or llm (the backbone itself)."""
+    hub name), demo (all-MiniLM-L6-v2), or llm (the backbone itself). For `afterword run` also a teacher's recipe
+    (.toml): it is trained first."""
     teacher_prompt: str = ""
     """Text put before each response for the teacher."""
     standardise: Literal["auto", "yes", "no", "whiten"] = "auto"

@@ -14,9 +14,10 @@ import numpy as np
 
 from afterword.corpus.manifest import write_whole
 from afterword.encoder import Encoder
+from afterword.flow.inputs import demo_file
 from afterword.flow.progress import Watcher
 from afterword.flow.recipe import Recipe
-from afterword.flow.stages import Stages, demo_file
+from afterword.flow.stages import Stages
 from afterword.machine import describe_machine
 from afterword.model.model import Afterword
 from afterword.teacher.llm import LLMTeacher

@@ -6,21 +6,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 
 from afterword.backbone.backbone import Backbone
-from afterword.backbone.load import load_backbone
-from afterword.backbone.packaged import needs_preparing
 from afterword.corpus.manifest import FILE_NAME as MANIFEST
 from afterword.corpus.manifest import Manifest, check, write_whole
-from afterword.corpus.queries import QuerySettings, load_queries, open_queries, save_queries
+from afterword.corpus.queries import load_queries, open_queries, save_queries
 from afterword.corpus.records import Query
 from afterword.corpus.responses import generate_responses, open_responses
 from afterword.corpus.targets import embed_targets, open_targets
+from afterword.flow.inputs import load_watched, query_source
 from afterword.flow.open_encoder import chosen_teacher
 from afterword.flow.progress import Silent, Watcher
 from afterword.flow.recipe import Recipe
+from afterword.flow.teacher_recipe import TeacherRecipe, train_recipe
 from afterword.training.train import TrainResult, train
 
 
@@ -29,7 +28,7 @@ class Stages:
     """A recipe being carried out in a folder.
 
     The folder holds `queries/`, `responses/`, `targets/` and `training/` (the model in its `model/`), and the recipe
-    with every setting written out.
+    with every setting written out. Where the teacher is a recipe itself, it is trained first, in `teacher/`.
 
     Attributes:
         recipe: All settings.
@@ -57,9 +56,7 @@ class Stages:
     def backbone(self) -> Backbone:
         """The frozen LLM, loaded when a stage first needs it."""
         began = self._begin("backbone")
-        if needs_preparing(self.recipe.backbone.backbone):
-            self.watcher.say("unpacking the LLM's weights into the cache, once: up to a minute")
-        backbone = load_backbone(self.recipe.backbone)
+        backbone = load_watched(self.recipe.backbone, self.watcher)
         self._end(
             "backbone", began, f"{backbone.name} on {backbone.device}, {str(backbone.dtype).removeprefix('torch.')}"
         )
@@ -93,15 +90,34 @@ class Stages:
             f"{counts.written} written, {counts.kept} kept" + _also(cut=counts.cut, empty=counts.empty),
         )
 
+    def teacher(self, recipe: str) -> Path:
+        """Train a teacher of the same LLM, as its own recipe says, on the queries and the responses; return its folder.
+
+        What that recipe says itself, such as other texts or another LLM, holds.
+        """
+        began, folder = time.perf_counter(), self.folder / "teacher"
+        own = TeacherRecipe.read(
+            recipe,
+            queries=str(self.folder / "queries" / "queries.jsonl"),
+            responses=str(self.folder / "responses"),
+            seed=self.recipe.training.seed,
+            **asdict(self.recipe.backbone),
+        )
+        train_recipe(own, folder, self.watcher)
+        self.seconds["teacher"] = time.perf_counter() - began
+        return folder
+
     def target(self) -> None:
         """Embed the responses with the teacher."""
-        needs_llm = self.recipe.targets.teacher == "llm"
-        backbone = self.backbone if needs_llm else None
+        settings = self.recipe.targets
+        if settings.teacher.endswith(".toml"):
+            settings = replace(settings, teacher=str(self.teacher(settings.teacher)))
+        backbone = self.backbone if settings.teacher == "llm" else None
         responses = open_responses(self.folder / "responses")
         began = self._begin("targets", len({r.text for r in responses if r.text}))
-        teacher = chosen_teacher(self.recipe.targets, backbone, self.recipe.backbone.device)
-        added = embed_targets(teacher, responses, self.folder / "targets", self.recipe.targets, self.watcher.advance)
-        self._end("targets", began, f"{added} embedded by {self.recipe.targets.teacher}")
+        teacher = chosen_teacher(settings, backbone, self.recipe.backbone.device)
+        added = embed_targets(teacher, responses, self.folder / "targets", settings, self.watcher.advance)
+        self._end("targets", began, f"{added} embedded by {settings.teacher}")
 
     def train(self) -> TrainResult:
         """Train tokens and heads."""
@@ -132,16 +148,6 @@ class Stages:
     def _end(self, name: str, began: float, note: str) -> None:
         self.seconds[name] = time.perf_counter() - began
         self.watcher.done(note)
-
-
-def query_source(settings: QuerySettings) -> QuerySettings:
-    """Return the settings with `demo` replaced by the file of demo queries in this package."""
-    return replace(settings, queries=str(demo_file("queries.jsonl"))) if settings.queries == "demo" else settings
-
-
-def demo_file(name: str) -> Path:
-    """Return a file of the demo's content."""
-    return Path(str(files("afterword.flow") / "data" / name))
 
 
 def _also(**counts: int) -> str:

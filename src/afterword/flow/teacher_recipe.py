@@ -1,0 +1,102 @@
+"""The recipe of a teacher, and how it is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from afterword.backbone.settings import BackboneSettings
+from afterword.corpus.manifest import write_whole
+from afterword.corpus.pairs import read_pairs
+from afterword.corpus.queries import QuerySettings, load_queries
+from afterword.corpus.responses import open_responses
+from afterword.flow.flat_recipe import FlatRecipe
+from afterword.flow.inputs import load_watched, query_source
+from afterword.flow.progress import Watcher
+from afterword.teacher.adapters import LoraSettings
+from afterword.teacher.settings import PoolingSettings
+from afterword.training.teacher_settings import TeacherSettings
+from afterword.training.train_teacher import TeacherResult, llm2vec_pooling, train_teacher
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """Which texts a teacher learns from."""
+
+    queries: str
+    """File of texts (JSONL, CSV, TSV, Parquet or plain text, also .gz), -, a data set on the hub, or demo."""
+    column: str | None = None
+    """Column with the text; by default `text`, or else the only one of query, question, prompt, instruction."""
+    split: str = "train"
+    """Split of a data set on the hub."""
+    data_revision: str | None = None
+    """Commit, branch or tag of a data set on the hub."""
+    limit: int | None = None
+    """How many of these texts to keep, drawn at random with the seed; by default all."""
+    min_chars: int = 1
+    """Drop texts shorter than this."""
+    max_chars: int = 20000
+    """Drop texts longer than this."""
+    responses: str | None = None
+    """Folder that `afterword respond` wrote: its texts are learned from, too."""
+    sts: str | None = None
+    """File of pairs (sentence1, sentence2, score) to measure on while SimCSE is trained."""
+
+    def source(self, seed: int) -> QuerySettings:
+        """Return these settings as those of queries."""
+        own = {name: value for name, value in vars(self).items() if name not in ("responses", "sts")}
+        return QuerySettings(**own, seed=seed)
+
+
+@dataclass(frozen=True)
+class TeacherRecipe(FlatRecipe):
+    """All that decides what `afterword teacher train` makes."""
+
+    texts: TextSettings
+    pooling: PoolingSettings = field(default_factory=llm2vec_pooling)
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    training: TeacherSettings = field(default_factory=TeacherSettings)
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+
+
+def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resume: bool = True) -> TeacherResult:
+    """Train the teacher of a recipe, and leave the recipe beside it with every setting written out.
+
+    Args:
+        recipe: All settings.
+        folder: As in `train_teacher`.
+        watcher: Told of progress.
+        resume: As in `train_teacher`, whose errors are raised here, too.
+    """
+    watcher.stage("texts")
+    queries, cleaning = load_queries(query_source(recipe.texts.source(recipe.training.seed)))
+    texts = [query.text for query in queries]
+    if recipe.texts.responses:
+        texts += [response.text for response in open_responses(recipe.texts.responses) if response.text]
+    sts = read_pairs(recipe.texts.sts) if recipe.texts.sts else None
+    watcher.done(f"{len(texts)} texts; {cleaning}")
+    seen: dict[str, int] = {}
+
+    def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
+        if stage not in seen:
+            watcher.stage(stage, steps)
+        said = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "gradient")
+        watcher.advance(step - seen.get(stage, 0), said)
+        seen[stage] = step
+        if step == steps:
+            watcher.done(f"{steps} steps")
+
+    result = train_teacher(
+        load_watched(recipe.backbone, watcher),
+        texts,
+        folder,
+        recipe.pooling,
+        recipe.lora,
+        recipe.training,
+        sts=sts,
+        resume=resume,
+        report=report,
+    )
+    write_whole(folder / "recipe.toml", recipe.to_toml())
+    return result

@@ -1,0 +1,152 @@
+"""A teacher's recipe: read, carried out on a tiny LLM, and as the teacher of a student's recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from afterword.backbone.settings import BackboneSettings
+from afterword.corpus.manifest import Manifest
+from afterword.corpus.queries import QuerySettings
+from afterword.corpus.targets import open_targets
+from afterword.errors import MismatchError, MissingPartError, SettingError
+from afterword.flow.progress import Silent
+from afterword.flow.recipe import Recipe
+from afterword.flow.stages import Stages
+from afterword.flow.teacher_recipe import TeacherRecipe, TextSettings, train_recipe
+from afterword.model.model import Afterword
+from afterword.teacher.adapters import LoraSettings
+from afterword.teacher.open import open_teacher
+from afterword.teacher.settings import PoolingSettings
+from afterword.training.teacher_settings import TeacherSettings
+from tests.flow.conftest import TEXTS, Watched, contents
+
+SHIPPED = Path(__file__).parents[2] / "recipes"
+QUICK = "mntp_steps = 2\nmntp_batch = 4\nsimcse_steps = 2\nsimcse_batch = 4\nvalidation = 3\nlora_rank = 2\n"
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path) -> Path:
+    return written(tmp_path, QUICK)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "teacher.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_recipe_sets_what_it_says_and_leaves_the_defaults_of_llm2vec(tmp_path: Path) -> None:
+    recipe = TeacherRecipe.read(
+        written(tmp_path, 'queries = "q.jsonl"\nlimit = 9\nseed = 4\npooling = "last"\nlora_rank = 8\ncrop = 0\n')
+    )
+    assert recipe == TeacherRecipe(
+        TextSettings("q.jsonl", limit=9),
+        PoolingSettings(attention="bidirectional", prompt="", pooling="last"),
+        LoraSettings(lora_rank=8),
+        TeacherSettings(seed=4, crop=0.0),
+        BackboneSettings(),
+    )
+    assert recipe.texts.source(recipe.training.seed) == QuerySettings("q.jsonl", limit=9, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("simcse_step = 2", "unknown setting simcse_step; did you mean simcse_steps?"),
+        ("n_compression = 2", "unknown setting n_compression"),
+        ('preset = "paper-v1"', "unknown setting preset"),
+        ('attention = "both"', "attention is 'both', expected one of 'causal', 'bidirectional'"),
+        ("lora_rank = 2.5", "lora_rank is 2.5, expected int"),
+        ("crop = 1.5", "crop is 1.5: it is at least 0 and below 1"),
+        ("limit = 0", "limit is 0, it must be at least 1"),
+    ],
+)
+def test_what_cannot_be_used_is_named(line: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingError) as caught:
+        recipe = TeacherRecipe.read(written(tmp_path, f'queries = "q.jsonl"\n{line}\n'))
+        recipe.texts.source(0)
+    assert words in str(caught.value)
+
+
+def test_what_the_file_says_wins_over_what_stands_for_its_absence(tmp_path: Path) -> None:
+    path = written(tmp_path, 'queries = "own"\n')
+    recipe = TeacherRecipe.read(path, queries="given", responses="r", backbone="b")
+    assert (recipe.texts.queries, recipe.texts.responses, recipe.backbone.backbone) == ("own", "r", "b")
+    with pytest.raises(SettingError, match=r'teacher\.toml does not say which queries to use: add queries = "FILE"'):
+        TeacherRecipe.read(written(tmp_path, "crop = 0.5\n"))
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_recipes_of_this_repository_can_be_read(path: Path) -> None:
+    kind = TeacherRecipe if "simcse_steps" in path.read_text(encoding="utf-8") else Recipe
+    recipe: TeacherRecipe | Recipe = kind.read(path, queries="given")
+    assert kind.from_values({k: v for k, v in recipe.values().items() if v is not None}) == recipe
+    if isinstance(recipe, Recipe) and recipe.targets.teacher.endswith(".toml"):
+        assert TeacherRecipe.read(SHIPPED.parent / recipe.targets.teacher, queries="given")
+
+
+def test_the_recipe_is_kept_and_gives_the_same_teacher_again(
+    recipe_file: Path, tmp_path: Path, saved_folders: dict[str, Path]
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(TEXTS), encoding="utf-8")
+    given = {"backbone": str(saved_folders["llama"]), "dtype": "float32", "device": "cpu"}
+    recipe = TeacherRecipe.read(recipe_file, queries=str(texts), **given)
+    watched = Watched()
+    first = train_recipe(recipe, tmp_path / "first", watched)
+    assert watched.stages == ["texts", "mntp", "simcse"]
+    assert watched.notes["texts"] == "12 texts; kept 12 of 12 queries"
+    assert watched.counts == {"mntp": 2, "simcse": 2}
+    kept = TeacherRecipe.read(tmp_path / "first" / "recipe.toml")
+    assert kept == recipe
+    second = train_recipe(kept, tmp_path / "second", Silent())
+    assert second.teacher.fingerprint == first.teacher.fingerprint
+
+
+def own(values: dict[str, Any], recipe_file: Path) -> dict[str, Any]:
+    return {**values, "teacher": str(recipe_file)}
+
+
+def test_a_students_recipe_trains_its_own_teacher_first(
+    values: dict[str, Any],
+    recipe_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out, watched = tmp_path / "out", Watched()
+    stages = Stages(Recipe.from_values(own(values, recipe_file)), out, watched)
+    stages.run()
+    assert watched.stages == ["queries", "backbone", "responses", "texts", "mntp", "simcse", "targets", "training"]
+    assert watched.notes["texts"].startswith("24 texts")  # the queries and what the LLM answered
+    assert watched.notes["targets"].endswith(f"embedded by {out / 'teacher'}")
+    assert "teacher" in stages.seconds
+    teacher = open_teacher(str(out / "teacher"), device="cpu", dtype="float32")
+    about = open_targets(out / "targets").teacher
+    assert (about["name"], about["fingerprint"]) == (str(out / "teacher"), teacher.fingerprint)
+    model = Afterword.from_pretrained(str(out / "training" / "model"), dtype="float32")
+    assert model.get_embedding_dimension() == teacher.get_embedding_dimension() == 32
+    assert Manifest.read(out / "teacher" / "simcse", "teacher training").settings["attention"] == "bidirectional"
+
+    before = contents(out)
+    monkeypatch.setattr("afterword.training.loop.Loop.step", None)
+    Stages(Recipe.read(out / "recipe.toml"), out).run()
+    assert contents(out) == before
+
+
+def test_a_changed_recipe_of_the_teacher_is_refused(
+    values: dict[str, Any],
+    recipe_file: Path,
+    tmp_path: Path,
+) -> None:
+    Stages(Recipe.from_values(own(values, recipe_file)), tmp_path / "out").run()
+    recipe_file.write_text(QUICK + "temperature = 0.2\n")
+    with pytest.raises(MismatchError, match=r"simcse was made in another way:[^.]*settings\.temperature"):
+        Stages(Recipe.from_values(own(values, recipe_file)), tmp_path / "out").run()
+
+
+def test_a_teachers_recipe_that_is_not_there_is_named(values: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(MissingPartError, match=r"no recipe .*nowhere\.toml"):
+        Stages(Recipe.from_values({**values, "teacher": str(tmp_path / "nowhere.toml")}), tmp_path / "out").run()
