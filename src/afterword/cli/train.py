@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from afterword.backbone.settings import BackboneSettings
 from afterword.cli.bars import Bars
 from afterword.cli.flags import flag_value, parse_flags, quiet_libraries
 from afterword.flow.presets import preset_values
+from afterword.flow.progress import Steps
 from afterword.model.settings import ModelSettings
 from afterword.training.settings import TrainSettings
 
@@ -63,15 +65,7 @@ class Train:
             print(json.dumps(asdict(estimate)) if self.json else estimate)
             return
         bars.stage("training")
-        seen = 0
-
-        def report(step: int, steps: int, losses: Mapping[str, float]) -> None:
-            nonlocal seen
-            if not seen:
-                bars.stage("training", steps)
-            bars.advance(step - seen, ", ".join(f"{name} {value:.3f}" for name, value in losses.items()))
-            seen = step
-
+        report = partial(Steps(bars), "training")
         result = train(
             backbone, responses, targets, self.out, self.model, self.training, resume=self.resume, report=report
         )

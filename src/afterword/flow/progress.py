@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 
@@ -40,3 +41,22 @@ class Silent:
 
     def done(self, note: str) -> None:
         """End a stage."""
+
+
+class Steps:
+    """Passes the steps of a training on to a watcher, whose stage begins with the first of them.
+
+    Args:
+        watcher: Who is told.
+    """
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher, self.at = watcher, dict[str, int]()
+
+    def __call__(self, stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
+        """Note that `step` of `steps` is done, with its losses."""
+        if stage not in self.at:
+            self.watcher.stage(stage, steps)
+        said = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "gradient")
+        self.watcher.advance(step - self.at.get(stage, 0), said)
+        self.at[stage] = step

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from afterword.backbone.backbone import Backbone
@@ -17,7 +16,7 @@ from afterword.corpus.responses import generate_responses, open_responses
 from afterword.corpus.targets import embed_targets, open_targets
 from afterword.flow.inputs import load_watched, query_source
 from afterword.flow.open_encoder import chosen_teacher
-from afterword.flow.progress import Silent, Watcher
+from afterword.flow.progress import Silent, Steps, Watcher
 from afterword.flow.recipe import Recipe
 from afterword.flow.teacher_recipe import TeacherRecipe, train_recipe
 from afterword.training.train import TrainResult, train
@@ -122,18 +121,10 @@ class Stages:
     def train(self) -> TrainResult:
         """Train tokens and heads."""
         backbone = self.backbone
-        began, state = self._begin("training"), {"step": 0}
-
-        def report(step: int, steps: int, losses: Mapping[str, float]) -> None:
-            if state["step"] == 0:
-                self.watcher.stage("training", steps)
-            self.watcher.advance(
-                step - state["step"], ", ".join(f"{k} {v:.3f}" for k, v in losses.items() if k != "gradient")
-            )
-            state["step"] = step
-
+        began = self._begin("training")
         responses, targets = open_responses(self.folder / "responses"), open_targets(self.folder / "targets")
         recipe = self.recipe
+        report = partial(Steps(self.watcher), "training")
         result = train(
             backbone, responses, targets, self.folder / "training", recipe.model, recipe.training, report=report
         )

@@ -13,7 +13,7 @@ from afterword.corpus.queries import QuerySettings, load_queries
 from afterword.corpus.responses import open_responses
 from afterword.flow.flat_recipe import FlatRecipe
 from afterword.flow.inputs import load_watched, query_source
-from afterword.flow.progress import Watcher
+from afterword.flow.progress import Steps, Watcher
 from afterword.teacher.adapters import LoraSettings
 from afterword.teacher.settings import PoolingSettings
 from afterword.training.teacher_settings import TeacherSettings
@@ -76,14 +76,10 @@ def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resum
         texts += [response.text for response in open_responses(recipe.texts.responses) if response.text]
     sts = read_pairs(recipe.texts.sts) if recipe.texts.sts else None
     watcher.done(f"{len(texts)} texts; {cleaning}")
-    seen: dict[str, int] = {}
+    count = Steps(watcher)
 
     def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
-        if stage not in seen:
-            watcher.stage(stage, steps)
-        said = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "gradient")
-        watcher.advance(step - seen.get(stage, 0), said)
-        seen[stage] = step
+        count(stage, step, steps, losses)
         if step == steps:
             watcher.done(f"{steps} steps")
 
