@@ -11,7 +11,7 @@ from afterword.backbone.settings import BackboneSettings
 from afterword.corpus.manifest import Manifest
 from afterword.corpus.queries import QuerySettings
 from afterword.corpus.targets import open_targets
-from afterword.errors import MismatchError, MissingPartError, SettingError
+from afterword.errors import MismatchError, MissingExtraError, MissingPartError, SettingError
 from afterword.flow.progress import Silent
 from afterword.flow.recipe import Recipe
 from afterword.flow.stages import Stages
@@ -147,6 +147,28 @@ def test_a_changed_recipe_of_the_teacher_is_refused(
         Stages(Recipe.from_values(own(values, recipe_file)), tmp_path / "out").run()
 
 
-def test_a_teachers_recipe_that_is_not_there_is_named(values: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(MissingPartError, match=r"no recipe .*nowhere\.toml"):
-        Stages(Recipe.from_values({**values, "teacher": str(tmp_path / "nowhere.toml")}), tmp_path / "out").run()
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [(None, MissingPartError, "no recipe"), ("simcse_stepz = 1\n", SettingError, "did you mean simcse_steps")],
+)
+def test_what_is_wrong_with_a_teachers_recipe_is_said_before_anything_is_done(
+    text: str | None, error: type[Exception], words: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    path = written(tmp_path, text) if text else tmp_path / "nowhere.toml"
+    with pytest.raises(error, match=words):
+        Stages(Recipe.from_values(own(values, path)), tmp_path / "out").run()
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_peft_nothing_is_begun(
+    values: dict[str, Any], recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("afterword.extras.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"peft.*pip install 'afterword\[teacher\]'"):
+        Stages(Recipe.from_values(own(values, recipe_file)), tmp_path / "out").run()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recipe_is_no_teacher_that_could_be_opened(recipe_file: Path) -> None:
+    with pytest.raises(SettingError, match=r"teacher\.toml is a recipe: `afterword teacher train --recipe"):
+        open_teacher(str(recipe_file))

@@ -14,6 +14,7 @@ from afterword.corpus.queries import load_queries, open_queries, save_queries
 from afterword.corpus.records import Query
 from afterword.corpus.responses import generate_responses, open_responses
 from afterword.corpus.targets import embed_targets, open_targets
+from afterword.extras import require_extra
 from afterword.flow.inputs import load_watched, query_source
 from afterword.flow.open_encoder import chosen_teacher
 from afterword.flow.progress import Silent, Steps, Watcher
@@ -34,12 +35,33 @@ class Stages:
         folder: Where the artefacts are.
         watcher: Told of progress.
         seconds: How long each stage took.
+        own_teacher: The teacher's recipe, where it is one. What it says itself, such as other texts or another LLM,
+            holds; otherwise it has the queries and responses of this one, and its LLM and seed.
+
+    Raises:
+        MissingPartError: There is no such recipe of a teacher.
+        SettingError: It cannot be used.
+        MissingExtraError: peft, which trains it, is not installed.
     """
 
     recipe: Recipe
     folder: Path
     watcher: Watcher = field(default_factory=Silent)
     seconds: dict[str, float] = field(default_factory=dict)
+    own_teacher: TeacherRecipe | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Read the teacher's recipe: what is wrong there should not come out hours later, when all is answered."""
+        name = self.recipe.targets.teacher
+        if name.endswith(".toml"):
+            self.own_teacher = TeacherRecipe.read(
+                name,
+                queries=str(self.folder / "queries" / "queries.jsonl"),
+                responses=str(self.folder / "responses"),
+                seed=self.recipe.training.seed,
+                **asdict(self.recipe.backbone),
+            )
+            require_extra("teacher", "peft")
 
     def run(self) -> TrainResult:
         """Carry out all stages and return the trained model."""
@@ -89,28 +111,18 @@ class Stages:
             f"{counts.written} written, {counts.kept} kept" + _also(cut=counts.cut, empty=counts.empty),
         )
 
-    def teacher(self, recipe: str) -> Path:
-        """Train a teacher of the same LLM, as its own recipe says, on the queries and the responses; return its folder.
-
-        What that recipe says itself, such as other texts or another LLM, holds.
-        """
+    def teacher(self, recipe: TeacherRecipe) -> Path:
+        """Train a teacher on the queries and the responses; return its folder."""
         began, folder = time.perf_counter(), self.folder / "teacher"
-        own = TeacherRecipe.read(
-            recipe,
-            queries=str(self.folder / "queries" / "queries.jsonl"),
-            responses=str(self.folder / "responses"),
-            seed=self.recipe.training.seed,
-            **asdict(self.recipe.backbone),
-        )
-        train_recipe(own, folder, self.watcher)
+        train_recipe(recipe, folder, self.watcher)
         self.seconds["teacher"] = time.perf_counter() - began
         return folder
 
     def target(self) -> None:
         """Embed the responses with the teacher."""
         settings = self.recipe.targets
-        if settings.teacher.endswith(".toml"):
-            settings = replace(settings, teacher=str(self.teacher(settings.teacher)))
+        if self.own_teacher:
+            settings = replace(settings, teacher=str(self.teacher(self.own_teacher)))
         backbone = self.backbone if settings.teacher == "llm" else None
         responses = open_responses(self.folder / "responses")
         began = self._begin("targets", len({r.text for r in responses if r.text}))

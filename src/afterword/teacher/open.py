@@ -42,6 +42,8 @@ def open_teacher(
         return load_teacher(folder, device, dtype)
     if name.startswith(PREFIX) or is_adapter(name):
         return open_published(name, device, dtype)
+    if name.endswith(".toml"):
+        raise SettingError(f"{name} is a recipe: `afterword teacher train --recipe {name}` makes a folder")
     require_extra("demo" if name == "demo" else "sentence-transformers", "sentence_transformers")
     if name.startswith((".", "/", "~")) and not Path(name).is_dir():
         raise MissingPartError(f"no folder {name}: a teacher is a SentenceTransformer folder or hub name")
