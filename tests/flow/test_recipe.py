@@ -108,6 +108,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         Recipe.read(tmp_path / "nowhere.toml")
 
 
+def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(MissingPartError, match="cannot read the recipe"):
+        Recipe.read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -42,13 +42,15 @@ class FlatRecipe:
             absent: Values of settings that the file does not give.
 
         Raises:
-            MissingPartError: There is no such file.
+            MissingPartError: There is no such file, or it cannot be read.
             SettingError: It is no TOML, has an unknown key (the nearest known one is named) or a value of a wrong type.
         """
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise MissingPartError(f"no recipe {path}") from None
+        except OSError as error:
+            raise MissingPartError(f"cannot read the recipe {path}: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingError(f"{path} is not TOML: {error}") from None
         return cls.from_values(values, str(path), **absent)
