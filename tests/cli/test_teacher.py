@@ -11,8 +11,10 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from afterword.cli.flags import flag_value
 from afterword.cli.main import main
 from afterword.cli.teacher import TeacherTrain, parse
+from afterword.errors import SettingError
 from afterword.teacher.open import open_teacher
 from tests.cli.conftest import TEXTS, done
 from tests.world import as_users_run_it
@@ -143,6 +145,28 @@ def test_a_recipe_that_cannot_be_used_is_named(
     with as_users_run_it(), pytest.raises(SystemExit) as left:
         main(["teacher", "train", "--recipe", str(path), "--out", str(tmp_path / "t")])
     assert (left.value.code, said in capsys.readouterr().err) == (code, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        (["--x", "1"], None),
+        (["--recipe", "a"], "a"),
+        (["--recipe=a=b"], "a=b"),
+        (["--recipe", "a", "--y", "--recipe", "b"], "b"),
+        (["--recipe", "--out", "o"], None),
+        (["--recipe"], None),
+        (["--recipe", "None"], None),
+    ],
+)
+def test_a_flag_that_is_read_early_means_what_it_means_later(given: list[str], value: str | None) -> None:
+    assert flag_value(given, "--recipe") == value
+
+
+@pytest.mark.parametrize("given", [["--recipe", ""], ["--recipe="]])
+def test_an_empty_recipe_is_not_the_papers(given: list[str]) -> None:
+    with pytest.raises(SettingError, match="--recipe is empty"):
+        parse(["train", *given, "--queries", "q", "--out", "o"])
 
 
 def test_wrong_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], teacher_folder: Path) -> None:

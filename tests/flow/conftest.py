@@ -25,6 +25,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.stages: list[str] = []
+        self.now = ""
         self.counts: dict[str, int] = {}
         self.totals: dict[str, int | None] = {}
         self.notes: dict[str, str] = {}
@@ -33,16 +34,16 @@ class Watched:
     def stage(self, name: str, total: int | None = None) -> None:
         if name not in self.stages:
             self.stages.append(name)
-        self.totals[name] = total
+        self.now, self.totals[name] = name, total
 
     def advance(self, count: int, note: str = "") -> None:
-        self.counts[self.stages[-1]] = self.counts.get(self.stages[-1], 0) + count
+        self.counts[self.now] = self.counts.get(self.now, 0) + count
 
     def say(self, text: str) -> None:
         self.said.append(text)
 
     def done(self, note: str) -> None:
-        self.notes[self.stages[-1]] = note
+        self.notes[self.now] = note
 
 
 @pytest.fixture

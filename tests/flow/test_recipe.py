@@ -51,7 +51,7 @@ def test_a_recipe_sets_what_it_says_and_leaves_the_rest(tmp_path: Path) -> None:
         ("n_compresion = 2", "unknown setting n_compresion; did you mean n_compression?"),
         ('presets = "paper-v1"', "unknown setting presets; did you mean preset?"),
         ("zzzzzz = 1", "unknown setting zzzzzz"),
-        ("[training]\nlr = 1.0", "unknown setting training"),
+        ("[training]\nlr = 1.0", "training is a table, but a recipe is flat: write its settings without [training]"),
     ],
 )
 def test_a_typo_is_named_with_the_nearest_setting(line: str, words: str, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_recipe_written_out_is_toml_and_reads_back_as_itself(tmp_path: Path) -
     recipe = Recipe.from_values(
         {
             "queries": 'C:\\my "texts"\tcafé ☃ 👩‍👩‍👧.jsonl',
-            "system": "Line one\nline = two # no comment",
+            "system": "Line one\nline = two # no comment \x7f",
             "preset": "paper-v1",
             "lr": 1e-7,
             "limit": 10,

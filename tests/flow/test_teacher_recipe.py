@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from afterword.backbone.settings import BackboneSettings
 from afterword.corpus.manifest import Manifest
@@ -15,7 +16,7 @@ from afterword.errors import MismatchError, MissingExtraError, MissingPartError,
 from afterword.flow.progress import Silent
 from afterword.flow.recipe import Recipe
 from afterword.flow.stages import Stages
-from afterword.flow.teacher_recipe import TeacherRecipe, TextSettings, train_recipe
+from afterword.flow.teacher_recipe import TeacherRecipe, TextSettings, recipe_within, train_recipe
 from afterword.model.model import Afterword
 from afterword.teacher.adapters import LoraSettings
 from afterword.teacher.open import open_teacher
@@ -66,8 +67,7 @@ def test_a_recipe_sets_what_it_says_and_leaves_the_defaults_of_llm2vec(tmp_path:
 )
 def test_what_cannot_be_used_is_named(line: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:
-        recipe = TeacherRecipe.read(written(tmp_path, f'queries = "q.jsonl"\n{line}\n'))
-        recipe.texts.source(0)
+        TeacherRecipe.read(written(tmp_path, f'queries = "q.jsonl"\n{line}\n'))
     assert words in str(caught.value)
 
 
@@ -77,6 +77,10 @@ def test_what_the_file_says_wins_over_what_stands_for_its_absence(tmp_path: Path
     assert (recipe.texts.queries, recipe.texts.responses, recipe.backbone.backbone) == ("own", "r", "b")
     with pytest.raises(SettingError, match=r'teacher\.toml does not say which queries to use: add queries = "FILE"'):
         TeacherRecipe.read(written(tmp_path, "crop = 0.5\n"))
+
+
+def test_there_are_recipes() -> None:
+    assert {path.stem for path in SHIPPED.glob("*.toml")} >= {"llm2vec-small", "own-teacher", "open-queries"}
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
@@ -121,11 +125,11 @@ def test_a_students_recipe_trains_its_own_teacher_first(
     stages.run()
     assert watched.stages == ["queries", "backbone", "responses", "texts", "mntp", "simcse", "targets", "training"]
     assert watched.notes["texts"].startswith("24 texts")  # the queries and what the LLM answered
-    assert watched.notes["targets"].endswith(f"embedded by {out / 'teacher'}")
+    assert watched.notes["targets"].endswith(f"embedded by {out / 'teacher/simcse/teacher'}")
     assert "teacher" in stages.seconds
     teacher = open_teacher(str(out / "teacher"), device="cpu", dtype="float32")
     about = open_targets(out / "targets").teacher
-    assert (about["name"], about["fingerprint"]) == (str(out / "teacher"), teacher.fingerprint)
+    assert (about["name"], about["fingerprint"]) == (str(out / "teacher/simcse/teacher"), teacher.fingerprint)
     model = Afterword.from_pretrained(str(out / "training" / "model"), dtype="float32")
     assert model.get_embedding_dimension() == teacher.get_embedding_dimension() == 32
     assert Manifest.read(out / "teacher" / "simcse", "teacher training").settings["attention"] == "bidirectional"
@@ -149,7 +153,14 @@ def test_a_changed_recipe_of_the_teacher_is_refused(
 
 @pytest.mark.parametrize(
     ("text", "error", "words"),
-    [(None, MissingPartError, "no recipe"), ("simcse_stepz = 1\n", SettingError, "did you mean simcse_steps")],
+    [
+        (None, MissingPartError, "no recipe"),
+        ("simcse_stepz = 1\n", SettingError, "did you mean simcse_steps"),
+        ("limit = 0\n", SettingError, "limit is 0"),
+        ('queries = "./nowhere.jsonl"\n', MissingPartError, "nowhere"),
+        ('responses = "nowhere"\n', MissingPartError, "nowhere"),
+        ('sts = "nowhere.jsonl"\n', MissingPartError, "nowhere"),
+    ],
 )
 def test_what_is_wrong_with_a_teachers_recipe_is_said_before_anything_is_done(
     text: str | None, error: type[Exception], words: str, values: dict[str, Any], tmp_path: Path
@@ -158,6 +169,56 @@ def test_what_is_wrong_with_a_teachers_recipe_is_said_before_anything_is_done(
     with pytest.raises(error, match=words):
         Stages(Recipe.from_values(own(values, path)), tmp_path / "out").run()
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_of_another_teacher_are_refused_before_anything_is_done(
+    values: dict[str, Any], recipe_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingError, match=r"llm_prompt is for teacher llm, but the teacher is .*teacher\.toml"):
+        Stages(Recipe.from_values({**own(values, recipe_file), "llm_prompt": "x"}), tmp_path / "out")
+
+
+def test_what_a_teacher_has_from_its_student(tmp_path: Path) -> None:
+    texts = {"queries": tmp_path / "q.jsonl", "responses": tmp_path / "r"}
+    mine = BackboneSettings("mine", revision="abc", device="cpu", dtype="float32", trust_remote_code=True)
+    path = written(tmp_path, 'column = "question"\n')
+    recipe = recipe_within(str(path), texts, mine, 5)
+    assert recipe.backbone == mine
+    assert (recipe.training.seed, recipe.texts) == (
+        5,
+        TextSettings(str(texts["queries"]), responses=str(texts["responses"])),
+    )
+    other = recipe_within(str(written(tmp_path, 'backbone = "other"\n')), texts, mine, 5)
+    assert other.backbone == BackboneSettings("other", device="cpu", dtype="float32")  # nobody said that it is trusted
+
+
+def test_targets_are_of_the_teacher_in_the_type_it_was_trained_in(
+    values: dict[str, Any], recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr("afterword.flow.stages.embed_targets", lambda teacher, *rest: seen.append(teacher) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Stages(Recipe.from_values({**own(values, recipe_file), "dtype": "float32"}), tmp_path / "out").run()
+    assert [teacher.backbone.dtype for teacher in seen] == [torch.float32]
+
+
+def test_a_stage_that_is_left_out_later_is_refused(values: dict[str, Any], recipe_file: Path, tmp_path: Path) -> None:
+    Stages(Recipe.from_values(own(values, recipe_file)), tmp_path / "out").run()
+    kept = (tmp_path / "out/teacher/recipe.toml").read_bytes()
+    recipe_file.write_text(QUICK.replace("simcse_steps = 2", "simcse_steps = 0"))
+    with pytest.raises(MismatchError, match="holds a teacher after simcse, which simcse_steps 0 leaves out"):
+        Stages(Recipe.from_values(own(values, recipe_file)), tmp_path / "out").run()
+    assert (tmp_path / "out/teacher/recipe.toml").read_bytes() == kept
+
+
+def test_the_recipe_is_there_while_the_teacher_is_trained(
+    recipe_file: Path, tmp_path: Path, saved_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = TeacherRecipe.read(recipe_file, queries="demo", backbone=str(saved_folders["llama"]), dtype="float32")
+    monkeypatch.setattr("afterword.training.loop.Loop.step", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train_recipe(recipe, tmp_path / "out", Silent())
+    assert TeacherRecipe.read(tmp_path / "out" / "recipe.toml") == recipe
 
 
 def test_without_peft_nothing_is_begun(

@@ -8,6 +8,8 @@ from typing import TypeVar, cast
 
 import tyro
 
+from afterword.errors import SettingError
+
 T = TypeVar("T")
 
 
@@ -28,12 +30,21 @@ def parse_flags(command: type[T], name: str, arguments: Sequence[str], default: 
 
 
 def flag_value(arguments: Sequence[str], name: str) -> str | None:
-    """Return the value of a flag that must be known before the others are parsed, or None where it is not given."""
-    for place, argument in enumerate(arguments):
-        flag, _, value = argument.partition("=")
+    """Return the value of a flag that must be known before the others are parsed; the last one counts.
+
+    It is None where the flag is not given, or has no value: what is wrong is then said when all flags are parsed.
+
+    Raises:
+        SettingError: The value is empty, as that of a shell variable that is not set.
+    """
+    found = None
+    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        flag, equals, value = argument.partition("=")
         if flag == name:
-            return value or (arguments[place + 1] if place + 1 < len(arguments) else None)
-    return None
+            found = value if equals else following
+            if not found:
+                raise SettingError(f"{name} is empty: name one, or leave the flag out")
+    return None if found is None or found == "None" or found.startswith("--") else found
 
 
 def quiet_libraries() -> None:

@@ -23,12 +23,12 @@ class TeacherTrain:
 
     A run that was stopped goes on from its last checkpoint. The teacher is in OUT/simcse/teacher, the one after the
     first stage in OUT/mntp/teacher; OUT itself names the last one. The defaults are the paper's, and
-    want a large machine; the README has others for a small LLM on two cores.
+    want a large machine; recipes/llm2vec-small.toml is for a small LLM on two cores.
 
     A recipe is a TOML file whose keys are the flags below (kept_tokens = 1); flags win over it, and OUT/recipe.toml
     keeps all of them.
 
-    Example: afterword teacher train --queries queries.jsonl --out runs/teacher --mntp-steps 100 --simcse-steps 100
+    Example: afterword teacher train --queries queries.jsonl --recipe recipes/llm2vec-small.toml --out runs/teacher
     """
 
     out: Path

@@ -93,7 +93,7 @@ def _without_repeats(lines: list[str]) -> str:
 
 
 def _literal(value: bool | int | float | str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML wants it escaped, JSON does not
 
 
 def _typed(kind: type) -> list[tuple[Field[Any], Any]]:
@@ -109,6 +109,8 @@ def _settings(stage: Field[Any], kind: type, values: Mapping[str, Any]) -> Any:
 
 def _checked(key: str, value: Any, known: Mapping[str, Any], beside: tuple[str, ...], source: str) -> Any:
     """Return a value in the type of its setting; a whole number is fine where any number is."""
+    if isinstance(value, dict):
+        raise SettingError(f"{source}: {key} is a table, but a recipe is flat: write its settings without [{key}]")
     if key not in known:
         near = get_close_matches(key, [*known, *beside], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""

@@ -63,10 +63,19 @@ def chosen_teacher(settings: TargetSettings, backbone: Backbone | None, device: 
             raise SettingError("the teacher 'llm' is the backbone itself: give the backbone")
         pooling = PoolingSettings(pooling=settings.llm_pooling, prompt=settings.llm_prompt, layer=settings.llm_layer)
         return LLMTeacher(backbone, pooling)
-    for name in ("llm_prompt", "llm_layer", "llm_pooling"):
-        if getattr(settings, name) != getattr(TargetSettings(), name):
-            raise SettingError(f"{name} is for teacher llm, but the teacher is {settings.teacher}")
+    check_llm_settings(settings)
     return open_teacher(settings.teacher, device=device)
+
+
+def check_llm_settings(settings: TargetSettings) -> None:
+    """Refuse settings of teacher llm beside another teacher.
+
+    Raises:
+        SettingError: There is one.
+    """
+    for name in ("llm_prompt", "llm_layer", "llm_pooling"):
+        if settings.teacher != "llm" and getattr(settings, name) != getattr(TargetSettings(), name):
+            raise SettingError(f"{name} is for teacher llm, but the teacher is {settings.teacher}")
 
 
 def _teacher_of(name: str, device: Device, dtype: DType) -> Encoder:

@@ -16,11 +16,12 @@ from afterword.corpus.responses import generate_responses, open_responses
 from afterword.corpus.targets import embed_targets, open_targets
 from afterword.extras import require_extra
 from afterword.flow.inputs import load_watched, query_source
-from afterword.flow.open_encoder import chosen_teacher
+from afterword.flow.open_encoder import check_llm_settings, chosen_teacher
 from afterword.flow.progress import Silent, Steps, Watcher
 from afterword.flow.recipe import Recipe
-from afterword.flow.teacher_recipe import TeacherRecipe, train_recipe
+from afterword.flow.teacher_recipe import TeacherRecipe, recipe_within, train_recipe
 from afterword.training.train import TrainResult, train
+from afterword.training.train_teacher import TeacherResult
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Stages:
             holds; otherwise it has the queries and responses of this one, and its LLM and seed.
 
     Raises:
-        MissingPartError: There is no such recipe of a teacher.
+        MissingPartError: There is no such recipe of a teacher, or something that it names is not there.
         SettingError: It cannot be used.
         MissingExtraError: peft, which trains it, is not installed.
     """
@@ -52,15 +53,11 @@ class Stages:
 
     def __post_init__(self) -> None:
         """Read the teacher's recipe: what is wrong there should not come out hours later, when all is answered."""
+        check_llm_settings(self.recipe.targets)
         name = self.recipe.targets.teacher
         if name.endswith(".toml"):
-            self.own_teacher = TeacherRecipe.read(
-                name,
-                queries=str(self.folder / "queries" / "queries.jsonl"),
-                responses=str(self.folder / "responses"),
-                seed=self.recipe.training.seed,
-                **asdict(self.recipe.backbone),
-            )
+            texts = {"queries": self.folder / "queries" / "queries.jsonl", "responses": self.folder / "responses"}
+            self.own_teacher = recipe_within(name, texts, self.recipe.backbone, self.recipe.training.seed)
             require_extra("teacher", "peft")
 
     def run(self) -> TrainResult:
@@ -111,22 +108,23 @@ class Stages:
             f"{counts.written} written, {counts.kept} kept" + _also(cut=counts.cut, empty=counts.empty),
         )
 
-    def teacher(self, recipe: TeacherRecipe) -> Path:
-        """Train a teacher on the queries and the responses; return its folder."""
-        began, folder = time.perf_counter(), self.folder / "teacher"
-        train_recipe(recipe, folder, self.watcher)
+    def teacher(self, recipe: TeacherRecipe) -> TeacherResult:
+        """Train a teacher on the queries and the responses."""
+        began = time.perf_counter()
+        self.__dict__.pop("backbone", None)  # a teacher changes its LLM, so it has its own: no need to hold two
+        result = train_recipe(recipe, self.folder / "teacher", self.watcher)
         self.seconds["teacher"] = time.perf_counter() - began
-        return folder
+        return result
 
     def target(self) -> None:
         """Embed the responses with the teacher."""
-        settings = self.recipe.targets
-        if self.own_teacher:
-            settings = replace(settings, teacher=str(self.teacher(self.own_teacher)))
+        settings, own = self.recipe.targets, self.teacher(self.own_teacher) if self.own_teacher else None
+        if own:
+            settings = replace(settings, teacher=str(own.folder))
         backbone = self.backbone if settings.teacher == "llm" else None
         responses = open_responses(self.folder / "responses")
         began = self._begin("targets", len({r.text for r in responses if r.text}))
-        teacher = chosen_teacher(settings, backbone, self.recipe.backbone.device)
+        teacher = own.teacher if own else chosen_teacher(settings, backbone, self.recipe.backbone.device)
         added = embed_targets(teacher, responses, self.folder / "targets", settings, self.watcher.advance)
         self._end("targets", began, f"{added} embedded by {settings.teacher}")
 

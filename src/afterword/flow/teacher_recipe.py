@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from afterword.backbone.settings import BackboneSettings
@@ -18,6 +18,8 @@ from afterword.teacher.adapters import LoraSettings
 from afterword.teacher.settings import PoolingSettings
 from afterword.training.teacher_settings import TeacherSettings
 from afterword.training.train_teacher import TeacherResult, llm2vec_pooling, train_teacher
+
+KEPT = "recipe.toml"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class TextSettings:
     sts: str | None = None
     """File of pairs (sentence1, sentence2, score) to measure on while SimCSE is trained."""
 
+    def __post_init__(self) -> None:
+        """Refuse what queries could not have."""
+        self.source(0)
+
     def source(self, seed: int) -> QuerySettings:
         """Return these settings as those of queries."""
         own = {name: value for name, value in vars(self).items() if name not in ("responses", "sts")}
@@ -58,6 +64,35 @@ class TeacherRecipe(FlatRecipe):
     lora: LoraSettings = field(default_factory=LoraSettings)
     training: TeacherSettings = field(default_factory=TeacherSettings)
     backbone: BackboneSettings = field(default_factory=BackboneSettings)
+
+
+def recipe_within(path: str, texts: Mapping[str, Path], backbone: BackboneSettings, seed: int) -> TeacherRecipe:
+    """Read a teacher's recipe that the recipe of a student names.
+
+    Args:
+        path: Where it is.
+        texts: The student's `queries` and `responses`, for a recipe that names none. They need not be there yet.
+        backbone: The student's LLM, for a recipe that names none; another LLM has its device and type only.
+        seed: The student's.
+
+    Raises:
+        MissingPartError: There is no such recipe, or something that it names is not there.
+        SettingError: It cannot be used.
+    """
+    given = {**{name: str(place) for name, place in texts.items()}, "seed": seed}
+    recipe = TeacherRecipe.read(path, **given, **asdict(backbone))
+    if recipe.backbone.backbone != backbone.backbone:  # neither its revision nor the trust in its code are of use there
+        recipe = TeacherRecipe.read(path, **given, device=backbone.device, dtype=backbone.dtype)
+    if recipe.texts.queries == given["queries"]:
+        plain = replace(recipe.texts, column=None, split="train", data_revision=None)
+        recipe = replace(recipe, texts=plain)
+    elif recipe.texts.queries != "-":
+        load_queries(query_source(recipe.texts.source(seed)))
+    if recipe.texts.responses not in (None, given["responses"]):
+        open_responses(recipe.texts.responses)
+    if recipe.texts.sts:
+        read_pairs(recipe.texts.sts)
+    return recipe
 
 
 def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resume: bool = True) -> TeacherResult:
@@ -76,6 +111,9 @@ def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resum
         texts += [response.text for response in open_responses(recipe.texts.responses) if response.text]
     sts = read_pairs(recipe.texts.sts) if recipe.texts.sts else None
     watcher.done(f"{len(texts)} texts; {cleaning}")
+    if not (folder / KEPT).exists():  # so that what was stopped half way can be gone on with, whatever the flags were
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / KEPT, recipe.to_toml())
     count = Steps(watcher)
 
     def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
@@ -94,5 +132,5 @@ def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resum
         resume=resume,
         report=report,
     )
-    write_whole(folder / "recipe.toml", recipe.to_toml())
+    write_whole(folder / KEPT, recipe.to_toml())
     return result

@@ -81,7 +81,7 @@ class TeacherSettings:
                 raise SettingError(f"{name} is {getattr(self, name)}: it must be a number above 0")
         for name in ("mntp_steps", "simcse_steps", "kept_tokens", "validation", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise SettingError(f"{name} is {getattr(self, name)}: it cannot be negative")
+                raise SettingError(f"{name} is {getattr(self, name)}: it must be at least 0, and finite")
         for name in ("attention_dropout", "embedding_dropout", "token_dropout", "crop"):
             if not 0 <= getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}: it is at least 0 and below 1")

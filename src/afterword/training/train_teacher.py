@@ -13,7 +13,7 @@ from afterword.backbone.backbone import Backbone
 from afterword.corpus.manifest import Manifest, open_or_create
 from afterword.corpus.pairs import StsPairs
 from afterword.encoder import hash_text
-from afterword.errors import ArtefactError, InputError
+from afterword.errors import ArtefactError, InputError, MismatchError
 from afterword.teacher.adapters import Adapter, LoraSettings, adapter_hash, merge_adapter
 from afterword.teacher.checkpoint import is_teacher, load_adapted, save_teacher
 from afterword.teacher.llm import LLMTeacher
@@ -24,7 +24,7 @@ from afterword.training.objective import Objective
 from afterword.training.order import rank
 from afterword.training.run_folder import RunFolder
 from afterword.training.simcse import SimCSEObjective
-from afterword.training.teacher_settings import TeacherSettings
+from afterword.training.teacher_settings import STAGES, TeacherSettings
 
 KIND = "teacher training"
 Report = Callable[[str, int, int, Mapping[str, float]], None]
@@ -95,11 +95,16 @@ def train_teacher(
 
     Raises:
         InputError: Fewer texts are left than are held out.
-        MismatchError: The folder holds a run with other settings or data.
+        MismatchError: The folder holds a run with other settings or data, or a later stage than these settings have.
         WorkError: Another process is training into the folder.
     """
     settings = settings or TeacherSettings()
     train, held_out = _hold_out(texts, settings)
+    for stage in STAGES[STAGES.index(settings.stages[-1]) + 1 :]:
+        if is_teacher(Path(out) / stage / "teacher"):  # whoever opens the folder would get that one
+            raise MismatchError(
+                f"{out} holds a teacher after {stage}, which {stage}_steps 0 leaves out: choose another folder"
+            )
     run = _Run(
         backbone,
         backbone.fingerprint,
