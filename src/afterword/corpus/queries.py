@@ -19,15 +19,13 @@ FILE_NAME = "queries.jsonl"
 
 
 @dataclass(frozen=True)
-class QuerySettings:
-    """Which queries to take, and from where."""
+class TextSource:
+    """Which queries to take, and from where: all but the seed, for settings that have one already."""
 
     queries: str
     """File of queries (JSONL, CSV, TSV, Parquet or plain text, also .gz), `-`, or a data set on the hub."""
     column: str | None = None
     """Column with the text; by default `text`, or else the only one of query, question, prompt, instruction."""
-    id_column: str | None = None
-    """Column with an id for each query; by default the id is a hash of the text."""
     split: str = "train"
     """Split of a data set on the hub."""
     data_revision: str | None = None
@@ -38,8 +36,6 @@ class QuerySettings:
     """Drop queries shorter than this."""
     max_chars: int = 20000
     """Drop queries longer than this."""
-    seed: int = 0
-    """Seed of the draw. With the same seed, a smaller limit keeps a part of what a larger one keeps."""
 
     def __post_init__(self) -> None:
         """Reject values that contradict each other or leave nothing."""
@@ -47,6 +43,16 @@ class QuerySettings:
             raise SettingError(f"limit is {self.limit}, it must be at least 1")
         if self.max_chars < max(1, self.min_chars):
             raise SettingError(f"max_chars is {self.max_chars}, with min_chars {self.min_chars} nothing is left")
+
+
+@dataclass(frozen=True)
+class QuerySettings(TextSource):
+    """Which queries to take, and from where."""
+
+    id_column: str | None = None
+    """Column with an id for each query; by default the id is a hash of the text."""
+    seed: int = 0
+    """Seed of the draw. With the same seed, a smaller limit keeps a part of what a larger one keeps."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from afterword.corpus.manifest import write_whole
 from afterword.errors import MissingPartError, SettingError
 
 if sys.version_info >= (3, 11):
@@ -18,6 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+KEPT = "recipe.toml"
 R = TypeVar("R", bound="FlatRecipe")
 
 
@@ -78,6 +80,10 @@ class FlatRecipe:
             lines += [f"{key} = {_literal(value)}" for key, value in asdict(stage).items() if value is not None]
             lines.append("")
         return _without_repeats(lines)
+
+    def keep(self, folder: Path) -> None:
+        """Write the recipe into the folder of what it made."""
+        write_whole(folder / KEPT, self.to_toml())
 
 
 def _without_repeats(lines: list[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from afterword.backbone.backbone import Backbone
 from afterword.corpus.manifest import FILE_NAME as MANIFEST
-from afterword.corpus.manifest import Manifest, check, write_whole
+from afterword.corpus.manifest import Manifest, check
 from afterword.corpus.queries import load_queries, open_queries, save_queries
 from afterword.corpus.records import Query
 from afterword.corpus.responses import generate_responses, open_responses
@@ -67,7 +67,7 @@ class Stages:
         self.respond(queries)
         self.target()
         result = self.train()
-        write_whole(self.folder / "recipe.toml", self.recipe.to_toml())
+        self.recipe.keep(self.folder)
         return result
 
     @cached_property

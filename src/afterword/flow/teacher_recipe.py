@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from afterword.backbone.settings import BackboneSettings
-from afterword.corpus.manifest import write_whole
 from afterword.corpus.pairs import read_pairs
-from afterword.corpus.queries import QuerySettings, load_queries
+from afterword.corpus.queries import QuerySettings, TextSource, load_queries
 from afterword.corpus.responses import open_responses
-from afterword.flow.flat_recipe import FlatRecipe
+from afterword.flow.flat_recipe import KEPT, FlatRecipe
 from afterword.flow.inputs import load_watched, query_source
 from afterword.flow.progress import Steps, Watcher
 from afterword.teacher.adapters import LoraSettings
@@ -19,40 +18,19 @@ from afterword.teacher.settings import PoolingSettings
 from afterword.training.teacher_settings import TeacherSettings
 from afterword.training.train_teacher import TeacherResult, llm2vec_pooling, train_teacher
 
-KEPT = "recipe.toml"
-
 
 @dataclass(frozen=True)
-class TextSettings:
+class TextSettings(TextSource):
     """Which texts a teacher learns from."""
 
-    queries: str
-    """File of texts (JSONL, CSV, TSV, Parquet or plain text, also .gz), -, a data set on the hub, or demo."""
-    column: str | None = None
-    """Column with the text; by default `text`, or else the only one of query, question, prompt, instruction."""
-    split: str = "train"
-    """Split of a data set on the hub."""
-    data_revision: str | None = None
-    """Commit, branch or tag of a data set on the hub."""
-    limit: int | None = None
-    """How many of these texts to keep, drawn at random with the seed; by default all."""
-    min_chars: int = 1
-    """Drop texts shorter than this."""
-    max_chars: int = 20000
-    """Drop texts longer than this."""
     responses: str | None = None
     """Folder that `afterword respond` wrote: its texts are learned from, too."""
     sts: str | None = None
     """File of pairs (sentence1, sentence2, score) to measure on while SimCSE is trained."""
 
-    def __post_init__(self) -> None:
-        """Refuse what queries could not have."""
-        self.source(0)
-
     def source(self, seed: int) -> QuerySettings:
         """Return these settings as those of queries."""
-        own = {name: value for name, value in vars(self).items() if name not in ("responses", "sts")}
-        return QuerySettings(**own, seed=seed)
+        return QuerySettings(**{field.name: getattr(self, field.name) for field in fields(TextSource)}, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -113,7 +91,7 @@ def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resum
     watcher.done(f"{len(texts)} texts; {cleaning}")
     if not (folder / KEPT).exists():  # so that what was stopped half way can be gone on with, whatever the flags were
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / KEPT, recipe.to_toml())
+        recipe.keep(folder)
     count = Steps(watcher)
 
     def report(stage: str, step: int, steps: int, losses: Mapping[str, float]) -> None:
@@ -132,5 +110,5 @@ def train_recipe(recipe: TeacherRecipe, folder: Path, watcher: Watcher, *, resum
         resume=resume,
         report=report,
     )
-    write_whole(folder / KEPT, recipe.to_toml())
+    recipe.keep(folder)
     return result
